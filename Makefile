@@ -1,0 +1,38 @@
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+install: .venv/installed  ## make .venv with everything the tests need
+
+lint: .venv/installed  ## ruff, mypy strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## lint and the tests, a few minutes
+	$(BIN)/pytest -n 2 -m 'not long and not cuda'
+
+test-all: .venv/installed  ## the long tests: kills, soak
+	$(BIN)/pytest -m 'long and not cuda'
+
+demo: .venv/installed  ## real pictures to shards to a small model that learns
+	$(BIN)/wds demo
+
+bench: .venv/installed  ## the benchmark table
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks
+
+format: .venv/installed  ## ruff's formatter and safe mends
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: help install lint test test-all demo bench format

@@ -1,0 +1,1 @@
+"""How shards come to be: encoding, numbering, all-or-nothing commit, packing."""

@@ -1,0 +1,251 @@
+"""Every error of the three packages, in one tree, drawn by whose fault it is.
+
+    ShardstreamError
+    ├── UsageError (ValueError)              the caller's: an option, a url, a state, a value to write
+    │   ├── NoShardsError (FileNotFoundError)    urls that match nothing
+    │   ├── TooFewSamplesError                   less than one global batch
+    │   ├── StateError                           a state of another dataset or plan
+    │   ├── KeyRefusedError                      a key that the writer does not take
+    │   ├── FieldRefusedError (TypeError)        a field or value that the writer cannot encode
+    │   └── TargetError (FileExistsError)        a target that already holds something else
+    ├── DataError (ValueError)               the data's
+    │   ├── ShardError                           the shard as a container
+    │   │   ├── NotATarError
+    │   │   ├── TruncatedShardError (EOFError)
+    │   │   ├── HeaderError                      a header that is damaged or absurd
+    │   │   └── GroupingError                    keys that come back, fields twice
+    │   ├── ListingError                         dataset.json or another sidecar is damaged
+    │   │   └── StaleIndexError                  a sidecar that does not fit its shard any more
+    │   ├── BatchError                           samples that do not fit into one batch
+    │   ├── TooManyFailuresError                 bad samples without end
+    │   └── SampleError                          the content of one sample: what on_error="skip" skips
+    │       ├── MissingFieldError (KeyError)
+    │       ├── FieldError                       a field that does not decode
+    │       ├── MemberError                      a member that cannot be read: a link out, a sparse file
+    │       └── PictureError
+    │           ├── TruncatedPictureError (EOFError)
+    │           ├── PictureTooLargeError
+    │           └── UnsupportedPictureError
+    └── UnavailableError (OSError)           nobody's: disk, network, permission
+        ├── ShardMissingError (FileNotFoundError)
+        └── ShardChangedError                    another object than the one that was begun
+
+Each says where (url, byte offset, key, field), what was expected and found, and what to do. Lower layers know
+offsets, upper layers know keys: `at()` fills in what is missing on the way up. All of them pickle, since worker
+processes send them. Foreign exceptions are translated where they enter, with `raise ... from`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+__all__ = [
+    "BatchError",
+    "DataError",
+    "FieldError",
+    "FieldRefusedError",
+    "GroupingError",
+    "HeaderError",
+    "KeyRefusedError",
+    "ListingError",
+    "MemberError",
+    "MissingFieldError",
+    "NoShardsError",
+    "NotATarError",
+    "PictureError",
+    "PictureTooLargeError",
+    "SampleError",
+    "ShardChangedError",
+    "ShardError",
+    "ShardMissingError",
+    "ShardstreamError",
+    "StaleIndexError",
+    "StateError",
+    "TargetError",
+    "TooFewSamplesError",
+    "TooManyFailuresError",
+    "TruncatedPictureError",
+    "TruncatedShardError",
+    "UnavailableError",
+    "UnsupportedPictureError",
+    "UsageError",
+]
+
+
+class ShardstreamError(Exception):
+    """The root of the tree.
+
+    Attributes:
+        problem: what was expected and what was found, one sentence without a full stop.
+        url: the shard (or file), as given by the user or the listing.
+        offset: byte offset inside that shard.
+        key: the sample's key.
+        field: the sample's field.
+        cure: what the reader can do about it, one sentence.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        url: str | None = None,
+        offset: int | None = None,
+        key: str | None = None,
+        field: str | None = None,
+        cure: str | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.url = url
+        self.offset = offset
+        self.key = key
+        self.field = field
+        self.cure = cure
+
+    def at(
+        self,
+        *,
+        url: str | None = None,
+        offset: int | None = None,
+        key: str | None = None,
+        field: str | None = None,
+        cure: str | None = None,
+    ) -> Self:
+        """Fill in what the raiser did not know; what is already set stays. Returns self, for `raise e.at(...)`."""
+        self.url = url if self.url is None else self.url
+        self.offset = offset if self.offset is None else self.offset
+        self.key = key if self.key is None else self.key
+        self.field = field if self.field is None else self.field
+        self.cure = cure if self.cure is None else self.cure
+        return self
+
+    def __str__(self) -> str:
+        places = (("shard", self.url), ("offset", self.offset), ("key", self.key), ("field", self.field))
+        where = ", ".join(f"{name} {_shown(value)}" for name, value in places if value is not None)
+        text = f"{self.problem} ({where})" if where else self.problem
+        return f"{text}. {self.cure}" if self.cure else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        places = {"url": self.url, "offset": self.offset, "key": self.key, "field": self.field, "cure": self.cure}
+        return _rebuild, (type(self), self.problem, places)
+
+
+def _shown(value: str | int) -> str:
+    # Keys and urls may hold undecodable bytes (surrogates) and line breaks: an error must always print.
+    return str(value) if isinstance(value, int) else ascii(value) if not value.isprintable() else value
+
+
+def _rebuild(kind: type[ShardstreamError], problem: str, places: dict[str, Any]) -> ShardstreamError:
+    return kind(problem, **places)
+
+
+class UsageError(ShardstreamError, ValueError):
+    """The caller asked for something that cannot be: an option, a url, a state, a value to write."""
+
+
+class NoShardsError(UsageError, FileNotFoundError):
+    """The urls match no shard."""
+
+
+class TooFewSamplesError(UsageError):
+    """The dataset has fewer samples than one global batch, or a rank would have nothing to do."""
+
+
+class StateError(UsageError):
+    """A state that belongs to another dataset or another plan; the message says what changed."""
+
+
+class KeyRefusedError(UsageError):
+    """A key that cannot be a member's name, or was written before."""
+
+
+class FieldRefusedError(UsageError, TypeError):
+    """A field name or a value that the writer cannot encode."""
+
+
+class TargetError(UsageError, FileExistsError):
+    """The target already holds something that would be overwritten."""
+
+
+class DataError(ShardstreamError, ValueError):
+    """The data is not what it should be."""
+
+
+class ShardError(DataError):
+    """The shard as a container is damaged."""
+
+
+class NotATarError(ShardError):
+    """The bytes are not a tar archive; the message shows how they begin."""
+
+
+class TruncatedShardError(ShardError, EOFError):
+    """The shard ends before its end of archive."""
+
+
+class HeaderError(ShardError):
+    """A tar header with a wrong checksum, an absurd size or an extension beyond the limits."""
+
+
+class GroupingError(ShardError):
+    """The members of a sample are not adjacent, or a field comes twice in one sample."""
+
+
+class ListingError(DataError):
+    """A listing or another sidecar cannot be read."""
+
+
+class StaleIndexError(ListingError):
+    """A sidecar that does not fit its shard any more."""
+
+
+class BatchError(DataError):
+    """Samples that do not fit into one batch, such as arrays of unequal shapes."""
+
+
+class TooManyFailuresError(DataError):
+    """So many bad samples in a row that skipping more would only hide the cause."""
+
+
+class SampleError(DataError):
+    """The content of one sample is bad: the only kind that `on_error="skip"` skips."""
+
+
+class MissingFieldError(SampleError, KeyError):
+    """The sample lacks a field that was asked for."""
+
+
+class FieldError(SampleError):
+    """A field's bytes do not decode to what its name says."""
+
+
+class MemberError(SampleError):
+    """A member that cannot be read as data: a link that leads nowhere, a sparse file."""
+
+
+class PictureError(SampleError):
+    """A picture that does not decode."""
+
+
+class TruncatedPictureError(PictureError, EOFError):
+    """A picture whose bytes end too early."""
+
+
+class PictureTooLargeError(PictureError):
+    """A picture with more pixels than the limit, refused from its header."""
+
+
+class UnsupportedPictureError(PictureError):
+    """A format that no installed decoder reads; the message names the format and the package."""
+
+
+class UnavailableError(ShardstreamError, OSError):
+    """The bytes could not be had: disk, network, permission. Never skipped."""
+
+
+class ShardMissingError(UnavailableError, FileNotFoundError):
+    """The shard does not exist where its url says."""
+
+
+class ShardChangedError(UnavailableError):
+    """The shard was replaced or changed since it was first opened."""

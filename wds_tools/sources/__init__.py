@@ -1,0 +1,1 @@
+"""Where bytes come from: one small interface (`base.Source`), one module for each kind of address."""
