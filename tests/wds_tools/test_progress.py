@@ -87,10 +87,12 @@ def test_lines_in_between_keep_brackets_and_colons_as_they_are() -> None:
 def test_a_terminal_gets_a_bar_that_leaves_only_the_summary_and_no_thread() -> None:
     before = threading.active_count()
     ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as terminal:
-        with progress.bar("packing", total=4, unit="pictures", stream=terminal) as bar:
-            bar.advance(4)
-            bar.say("a [note]")
+    with (
+        os.fdopen(theirs, "w") as terminal,
+        progress.bar("packing", total=4, unit="pictures", stream=terminal) as bar,
+    ):
+        bar.advance(4)
+        bar.say("a [note]")
     shown = _everything(ours)
     assert "a [note]" in shown
     assert "packing: 4 pictures in" in shown.rstrip().splitlines()[-1]
