@@ -1,9 +1,9 @@
 """Make ImageNet-like JPEGs from the photographs in `wds_tools/photos`, as many as are asked for, without a download.
 
 The demo learns from them and the benchmarks measure on them, so they must behave like the real thing: sizes, file
-sizes, JPEG qualities, chroma subsampling and the odd grey or progressive file as known of ImageNet-1k's training set (most
-pictures 500x375 or 375x500, mean 477x406, mean 107 KB, baseline 4:2:0), and real photographic detail below them. What
-was reached, for 4,000 pictures of seed 0: see `benchmarks/README.md`.
+sizes, JPEG qualities, chroma subsampling and the odd grey or progressive file as known of ImageNet-1k's training set
+(most pictures 500x375 or 375x500, mean 477x406, mean 107 KB, baseline 4:2:0), and real photographic detail below them.
+What was reached, for 4,000 pictures of seed 0: see `benchmarks/README.md`.
 
 A picture is a crop of one photograph, the busiest of six random places as people frame pictures, scaled down, half of
 them mirrored, sharpened as photo sites do, with the sensor's grain that scaling took away. Picture i is of class
