@@ -1,0 +1,133 @@
+"""What a shard's address means, as text alone: scheme or path, braces, file urls, relative to a listing. Pure.
+
+A path is a path unless it says `scheme://` with a scheme of two or more letters, so that `D:/x.tar` and `C:\\x.tar`
+are paths. Percent signs are decoded in `file://` urls only: anywhere else they are part of a name. Braces follow bash
+(the braceexpand package, as webdataset users know them), but a backslash is never an escape, since Windows paths have
+them; in remote urls only the path is expanded, for a query may hold braces of its own. No shell takes part.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from urllib.parse import unquote
+
+from wds_tools.errors import UsageError
+
+__all__ = [
+    "SHARD_SUFFIXES",
+    "expand_braces",
+    "is_listing",
+    "is_shard_name",
+    "is_temporary",
+    "join",
+    "path_of",
+    "scheme",
+]
+
+SHARD_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+_DRIVE = re.compile(r"/?[A-Za-z]:[/\\]")
+
+
+def scheme(address: str) -> str | None:
+    """The lower-cased scheme of a url, None for a path.
+
+    >>> scheme("S3://bucket/x.tar"), scheme("D:/x.tar"), scheme("x.tar")
+    ('s3', None, None)
+    """
+    match = _SCHEME.match(address)
+    return match.group(1).lower() if match else None
+
+
+def path_of(address: str, *, windows: bool = os.name == "nt") -> str:
+    """The path that a path or a `file://` url means (`file:///a%20b` -> `/a b`; on Windows `file:///C:/x` -> `C:/x`).
+
+    Raises:
+        UsageError: a url of another scheme, or a file url of another host.
+    """
+    kind = scheme(address)
+    if kind is None:
+        return address
+    if kind != "file":
+        raise UsageError(f"{kind}:// is no local file", url=address)
+    host, slash, rest = address[len("file://") :].partition("/")
+    path = unquote(slash + rest, errors="surrogateescape")
+    if host in {"", "localhost"}:
+        return path[1:] if windows and _DRIVE.match(path) else path
+    if windows:
+        return f"\\\\{host}" + path.replace("/", "\\")
+    raise UsageError(
+        f"a file url of another host ({host!r}) cannot be read here", url=address, cure="Write file:///path"
+    )
+
+
+def expand_braces(address: str) -> list[str]:
+    """`a-{00..11}.tar` -> 12 addresses; nested and zero-padded as bash does; `{b}` and `{"k":1}` stay as they are.
+
+    Raises:
+        UsageError: braces that do not pair.
+    """
+    if "{" not in address and "}" not in address:
+        return [address]
+    import braceexpand
+
+    head, body, tail = _expandable(address)
+    try:
+        return [head + middle + tail for middle in braceexpand.braceexpand(body, escape=False)]
+    except braceexpand.UnbalancedBracesError as error:
+        raise UsageError(
+            "braces that do not pair",
+            url=address,
+            cure="A name that holds a brace is taken as it is from a pathlib.Path",
+        ) from error
+
+
+def _expandable(address: str) -> tuple[str, str, str]:
+    """Split into (kept, expanded, kept): of a remote url only the path is expanded."""
+    match = _SCHEME.match(address)
+    if match is None:
+        return "", address, ""
+    slash = address.find("/", match.end())
+    begin = len(address) if slash < 0 else slash
+    if match.group(1).lower() == "file":
+        return address[:begin], address[begin:], ""
+    end = min((at for at in (address.find("?", begin), address.find("#", begin)) if at >= 0), default=len(address))
+    return address[:begin], address[begin:end], address[end:]
+
+
+def join(listing: str, address: str) -> str:
+    """The address of a shard that the listing at `listing` names: relative ones lie beside the listing.
+
+    >>> join("/data/dataset.json", "a/x.tar"), join("http://h/d/dataset.json?sig=1", "x.tar")
+    ('/data/a/x.tar', 'http://h/d/x.tar')
+    """
+    if scheme(address) is not None or address.startswith(("/", "\\\\")) or _DRIVE.match(address):
+        return address
+    kind = scheme(listing)
+    if kind is None:
+        return os.path.normpath(os.path.join(os.path.dirname(listing), address))  # noqa: PTH118, PTH120 - text, not a place
+    head, body, _ = _expandable(listing)
+    if kind == "file":
+        from urllib.parse import quote
+
+        address = quote(address, errors="surrogateescape")
+    return head + posixpath.normpath(posixpath.join(posixpath.dirname(body) or "/", address))
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is that of something unfinished: `.NAME.<random>.tmp`. Such names never match anything."""
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a file name looks like a finished shard's: a tar suffix, and no dot in front (hidden, `._x`, unfinished)."""
+    return not name.startswith(".") and name.lower().endswith(SHARD_SUFFIXES)
+
+
+def is_listing(address: str) -> bool:
+    """Whether an address is that of a listing (`dataset.json` or another wids index): it ends with `.json`."""
+    kind = scheme(address)
+    path = address if kind is None else _expandable(address)[1]
+    return path.lower().endswith(".json")

@@ -1,0 +1,141 @@
+"""What was scanned or imported once, kept in the user's cache directory: `$XDG_CACHE_HOME/shardstream/index`.
+
+One file a shard, and one listing with mapped offsets for each large set of shards that was opened together, so that a
+second start reads two files and all processes share the pages. Names are hashes over path, size and modification time
+in nanoseconds, so nothing in there is ever rewritten while somebody maps it, and a changed shard is simply not found.
+Files are written atomically; what is damaged is ignored and made again. A directory that cannot be written is no error:
+the index is then made at each start, which is logged once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from wds_tools.atomic import write_atomic
+from wds_tools.errors import ShardstreamError
+from wds_tools.listing import Listing, ShardRecord, read_listing, write_listing
+from wds_tools.offsets import OffsetArray, Offsets, map_offsets, write_offsets
+
+__all__ = ["FileFacts", "IndexCache", "default_cache_dir"]
+
+_log = logging.getLogger(__name__)
+_MAGIC = b"shardstream-index-1\n"
+
+
+class FileFacts(NamedTuple):
+    """What makes a file the same file: absolute path, bytes, modification time in ns."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+def default_cache_dir() -> Path | None:
+    """`$XDG_CACHE_HOME/shardstream`, else `~/.cache/shardstream`; None for a user without a home."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):  # noqa: PTH117 - the XDG rule: relative values are ignored
+        return Path(base) / "shardstream"
+    try:
+        return Path.home() / ".cache" / "shardstream"
+    except RuntimeError:
+        return None
+
+
+class IndexCache:
+    """The index files under one cache directory.
+
+    Args:
+        root: the cache directory; `index/` is made in it when something is first kept. None keeps nothing.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self._folder = None if root is None else root / "index"
+
+    def load(self, facts: FileFacts) -> OffsetArray | None:
+        """The offsets of one shard, uint64 (n + 1,), or None."""
+        if self._folder is None:
+            return None
+        try:
+            data = self._shard_file(self._folder, facts).read_bytes()
+        except OSError:
+            return None
+        head, row = data[: len(_head(facts, b""))], data[len(_head(facts, b"")) :]
+        return np.frombuffer(row, dtype="<u8") if row and len(row) % 8 == 0 and head == _head(facts, row) else None
+
+    def save(self, facts: FileFacts, offsets: OffsetArray) -> None:
+        """Keep the offsets of one shard, if possible."""
+        row = np.ascontiguousarray(offsets, dtype="<u8").tobytes()
+        self._keep(
+            lambda folder: write_atomic(self._shard_file(folder, facts), [_head(facts, row), row], durable=False)
+        )
+
+    def load_set(self, facts: Sequence[FileFacts]) -> Listing | None:
+        """The listing of a set of shards that was opened together before, or None."""
+        if self._folder is None:
+            return None
+        try:
+            return read_listing(str(self._set_file(self._folder, facts)))
+        except ShardstreamError:
+            return None
+
+    def save_set(self, facts: Sequence[FileFacts], rows: Sequence[OffsetArray]) -> bool:
+        """Keep the offsets of a set of shards as a listing; whether that was possible."""
+        records = [
+            ShardRecord(url=fact.path, samples=len(row) - 1, bytes=fact.size, offsets=row)
+            for fact, row in zip(facts, rows, strict=True)
+        ]
+        return self._keep(
+            lambda folder: write_listing(self._set_file(folder, facts), records, name="cache", durable=False)
+        )
+
+    def joined(self, key: str, rows: Sequence[OffsetArray]) -> Offsets | None:
+        """`rows` as one mapped array, kept under `key`, which names their content; None if it cannot be kept."""
+        length = sum(map(len, rows))
+        if self._folder is None:
+            return None
+        path = self._folder / f"joined-{_hash(key)}.offsets.npy"
+        try:
+            return map_offsets(str(path), length=length)
+        except ShardstreamError:
+            pass
+        if not self._keep(lambda _: write_offsets(path, rows, length=length, durable=False)):
+            return None
+        return map_offsets(str(path), length=length)
+
+    def _keep(self, write: Callable[[Path], object]) -> bool:
+        if self._folder is None:
+            return False
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write(self._folder)
+        except (OSError, ShardstreamError) as error:
+            _log.warning("the index is not kept and will be made again at the next start: %s", error)
+            self._folder = None
+            return False
+        return True
+
+    @staticmethod
+    def _shard_file(folder: Path, facts: FileFacts) -> Path:
+        return folder / f"shard-{_hash(repr(facts))}.idx"
+
+    @staticmethod
+    def _set_file(folder: Path, facts: Sequence[FileFacts]) -> Path:
+        return folder / f"set-{_hash(repr(list(facts)))}.json"
+
+
+def _head(facts: FileFacts, row: bytes) -> bytes:
+    """Says which shard it is and what the numbers must sum to, so that neither a clash nor a torn file is believed."""
+    return _MAGIC + json.dumps([*facts, f"{zlib.crc32(row):08x}"]).encode("ascii") + b"\n"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,95 @@
+"""The offsets of many samples: one flat uint64 array that lies in a mapped file where it is large.
+
+For each shard in turn it holds the offsets of its samples' first headers and the end: n + 1 numbers for n samples.
+Mapped read-only, so that all processes of a machine share the pages (8 bytes a sample, 160 MB for 20 million) and a
+pickle is a path, a range and a length. The file holds plain `.npy`, so numpy and others read it without us.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wds_tools.atomic import write_atomic
+from wds_tools.errors import StaleIndexError, UnavailableError
+
+__all__ = ["Offsets", "OffsetArray", "map_offsets", "write_offsets"]
+
+OffsetArray = npt.NDArray[np.uint64]
+
+
+class Offsets:
+    """A flat array of offsets, with a pickle that is small where the array is mapped.
+
+    Attributes:
+        array: uint64 (length,), read-only.
+        path: the mapped file, None where the array lies in memory (and in the pickle).
+    """
+
+    __slots__ = ("_begin", "_total", "array", "path")
+
+    def __init__(self, array: OffsetArray, *, path: str | None = None, begin: int = 0, total: int = 0) -> None:
+        self.array = array
+        self.array.flags.writeable = False
+        self.path = path
+        self._begin = begin
+        self._total = total
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, part: slice) -> Offsets:
+        begin, end, _ = part.indices(len(self))
+        return Offsets(self.array[begin:end], path=self.path, begin=self._begin + begin, total=self._total)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            return Offsets, (np.ascontiguousarray(self.array),)
+        return _remap, (self.path, self._begin, len(self), self._total)
+
+
+def _remap(path: str, begin: int, length: int, total: int) -> Offsets:
+    return map_offsets(path, length=total)[begin : begin + length]
+
+
+def map_offsets(path: str, *, length: int) -> Offsets:
+    """Map the offsets file at `path`, which must hold `length` numbers.
+
+    Raises:
+        StaleIndexError: it holds another number of them, or is no such file.
+        UnavailableError: it cannot be read.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise StaleIndexError("the offsets file is missing", url=path) from error
+    except OSError as error:
+        raise UnavailableError(f"the offsets cannot be read: {error.strerror or error}", url=path) from error
+    except (ValueError, EOFError) as error:
+        raise StaleIndexError(f"the offsets file is damaged: {error}", url=path) from error
+    if not isinstance(array, np.ndarray) or array.dtype != np.dtype("<u8") or array.ndim != 1:
+        raise StaleIndexError("the offsets file holds something else than one row of uint64", url=path)
+    if len(array) != length:
+        raise StaleIndexError(f"the offsets file holds {len(array):,} numbers, {length:,} expected", url=path)
+    # As a plain array: slices and look-ups of np.memmap cost twice as much. The base keeps the mapping alive.
+    return Offsets(array.view(np.ndarray), path=os.path.abspath(path), total=length)  # noqa: PTH100 - no Path needed
+
+
+def write_offsets(path: Path, rows: Iterable[OffsetArray], *, length: int, durable: bool = True) -> None:
+    """Write the rows one after the other as one `.npy` of `length` numbers, atomically."""
+    write_atomic(path, _npy(rows, length), durable=durable)
+
+
+def _npy(rows: Iterable[OffsetArray], length: int) -> Iterator[bytes | memoryview]:
+    import io
+
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<u8", "fortran_order": False, "shape": (length,)})
+    yield head.getvalue()
+    for row in rows:
+        yield memoryview(np.ascontiguousarray(row, dtype="<u8")).cast("B")

@@ -1,0 +1,199 @@
+"""From what the user wrote to the list of shards, in a fixed order.
+
+    "train-{000000..000099}.tar"   braces, as bash expands them
+    "data/*.tar"                   a glob, sorted by name; `**` goes down
+    "data/"                        a folder: its dataset.json, else its *.tar, *.tar.gz, *.tgz, *.tar.zst, sorted by name
+    "data/dataset.json"            a listing (any *.json): its shards, relative to its place
+    Path("data/a{1}.tar")          a Path is taken literally: a folder, a listing or a shard, never a pattern
+    "file:///data/a%20b.tar"       percent signs are decoded in file urls only
+    ["a.tar", "b-{0..9}.tar"]      any of these one after the other
+
+A string that names something that exists is that thing, even if it has braces, `*`, `?` or `[` in its name. Remote urls
+(`http://`, `s3://`) have the braces in their path expanded and are kept as they are. Nothing unfinished
+(`.NAME.tar.<random>.tmp`) is ever matched, nor other hidden files. A shard listed twice is an error that names it, since
+"every sample exactly once" would silently become twice; a dataset that shall weigh more is a matter of mixing.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from wds_tools import addresses
+from wds_tools.errors import NoShardsError, UsageError
+from wds_tools.listing import LISTING_NAME, read_listing
+
+__all__ = ["Place", "Urls", "expand", "places", "refuse_duplicates"]
+
+Urls: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+
+
+class Place(NamedTuple):
+    """One thing that the user named: a shard, or a listing of shards."""
+
+    url: str
+    listing: bool
+
+
+def expand(urls: Urls) -> list[str]:
+    """The shards that `urls` mean, in order, listings read and expanded.
+
+    Raises:
+        NoShardsError: a pattern, a folder or a list without shards.
+        UsageError: braces that do not pair, a shard listed twice, something that is no url.
+        ListingError: a listing that is damaged.
+    """
+    found: list[str] = []
+    for place in places(urls):
+        found += read_listing(place.url).urls if place.listing else [place.url]
+    refuse_duplicates(found)
+    return found
+
+
+def places(urls: Urls) -> list[Place]:
+    """As `expand`, with listings kept as what they are."""
+    if isinstance(urls, str | os.PathLike):
+        return list(_expand_one(urls))
+    try:
+        items = list(urls)
+    except TypeError as error:
+        raise UsageError(f"urls are a str, a Path or a list of these, not {type(urls).__name__}") from error
+    if not items:
+        raise NoShardsError("an empty list of urls")
+    return [place for item in items for place in _expand_one(item)]
+
+
+def refuse_duplicates(urls: list[str]) -> None:
+    """Raise a UsageError if a shard is listed twice, be it relative once and absolute once."""
+    absolute = [os.path.abspath(url) if addresses.scheme(url) is None else url for url in urls]  # noqa: PTH100
+    if len(set(absolute)) == len(absolute):
+        return
+    seen: set[str] = set()
+    for url, place in zip(urls, absolute, strict=True):
+        if place in seen:
+            raise UsageError(
+                "a shard is listed twice", url=url, cure="List each shard once: mixing repeats data, not urls"
+            )
+        seen.add(place)
+
+
+def _expand_one(item: object) -> Iterator[Place]:
+    if isinstance(item, os.PathLike):
+        yield from _expand_path(_text(os.fspath(item)))
+    elif isinstance(item, str):
+        yield from _expand_text(item)
+    else:
+        raise UsageError(f"a url is a str or a Path, not {type(item).__name__}")
+
+
+def _text(path: str | bytes) -> str:
+    return os.fsdecode(path)
+
+
+def _expand_text(text: str) -> Iterator[Place]:
+    if not text.strip():
+        raise NoShardsError("an empty url")
+    kind = addresses.scheme(text)
+    if kind is None and os.path.exists(text):  # noqa: PTH110 - text that may hold anything
+        yield from _expand_path(text)
+        return
+    pieces = addresses.expand_braces(text)
+    if kind is not None and kind != "file":
+        yield from (Place(piece, addresses.is_listing(piece)) for piece in pieces)
+    else:
+        yield from _expand_local(text, pieces)
+
+
+def _expand_local(text: str, pieces: list[str]) -> Iterator[Place]:
+    """Pieces of one pattern. A missing shard among many is for the reader to report; a pattern without any is not."""
+    several = len(pieces) > 1
+    exists = False
+    found: list[Place] = []
+    for piece in pieces:
+        path = addresses.path_of(piece)
+        if exists and several and not _is_glob(piece) and addresses.is_shard_name(os.path.basename(path)):  # noqa: PTH119
+            found.append(Place(path, listing=False))  # no look at each of 20,000 files of a network disk
+        elif os.path.exists(path):  # noqa: PTH110
+            exists = True
+            found += _expand_path(path)
+        elif matches := _glob(piece):
+            exists = True
+            found += matches
+        elif several and not _is_glob(piece):
+            found.append(Place(path, addresses.is_listing(path)))
+        else:
+            raise _nothing(text, path)
+    if not exists:
+        raise _nothing(text, addresses.path_of(pieces[0]))
+    yield from found
+
+
+def _expand_path(path: str) -> Iterator[Place]:
+    if os.path.isdir(path):  # noqa: PTH112
+        yield from _expand_folder(path)
+    elif not os.path.exists(path):  # noqa: PTH110
+        raise _nothing(path, path)
+    else:
+        yield Place(path, addresses.is_listing(path))
+
+
+def _expand_folder(folder: str) -> Iterator[Place]:
+    listing = os.path.join(folder, LISTING_NAME)  # noqa: PTH118
+    if os.path.isfile(listing):  # noqa: PTH113
+        yield Place(listing, listing=True)
+        return
+    names = sorted(name for name in os.listdir(folder) if addresses.is_shard_name(name))  # noqa: PTH208
+    if not names:
+        raise _nothing(folder, os.path.join(folder, "*.tar"))  # noqa: PTH118
+    yield from (Place(os.path.join(folder, name), listing=False) for name in names)  # noqa: PTH118
+
+
+def _is_glob(piece: str) -> bool:
+    return any(mark in piece for mark in "*?[")
+
+
+def _glob(piece: str) -> list[Place]:
+    """The files that match, sorted. Where some look like shards only those: `data/*` shall not give sidecars."""
+    if not _is_glob(piece):
+        return []
+    pattern = piece
+    if addresses.scheme(piece) == "file":  # decoded, without turning an encoded %2A into a pattern
+        parts = re.split(r"([*?\[\]])", addresses.path_of(piece.replace("%", "%25")))
+        pattern = "".join(
+            part if at % 2 else glob.escape(unquote(part, errors="surrogateescape")) for at, part in enumerate(parts)
+        )
+    found = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))  # noqa: PTH112, PTH207
+    found = [path for path in found if not addresses.is_temporary(os.path.basename(path))]  # noqa: PTH119
+    shards = [path for path in found if addresses.is_shard_name(os.path.basename(path))]  # noqa: PTH119
+    return [Place(path, addresses.is_listing(path)) for path in shards or found]
+
+
+def _nothing(asked: str, path: str) -> NoShardsError:
+    """The error says what lies in the nearest folder that exists: most often the pattern is nearly right."""
+    folder = os.path.dirname(path) or "."  # noqa: PTH120
+    while not os.path.isdir(folder) and os.path.dirname(folder) not in {folder, ""}:  # noqa: PTH112, PTH120
+        folder = os.path.dirname(folder)  # noqa: PTH120
+    folder = folder if os.path.isdir(folder) else "."  # noqa: PTH112
+    cure = "Check the path; a list takes several patterns"
+    if "::" in asked:
+        cure = "Give several urls as a list, not joined by `::`"
+    return NoShardsError(f"no shards match {asked!r}; {_what_lies_in(folder)}", cure=cure)
+
+
+def _what_lies_in(folder: str, shown: int = 5) -> str:
+    shown_as = "this folder" if folder == "." else ascii(folder)
+    try:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
+    except OSError as error:
+        return f"{shown_as} cannot be listed ({error.strerror})"
+    if not names:
+        return f"{shown_as} is empty"
+    names = [
+        ascii(name + "/" if os.path.isdir(os.path.join(folder, name)) else name) for name in names[: shown + 1]
+    ] + names[shown + 1 :]  # noqa: PTH112, PTH118
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return f"{shown_as} holds {', '.join(names[:shown])}{more}"
