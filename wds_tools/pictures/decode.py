@@ -1,0 +1,206 @@
+"""From picture bytes to RGB pixels: a part of the picture, at a size, upright, flipped or not, into given memory.
+
+A JPEG of grey or RGB goes through simplejpeg (libjpeg-turbo), which
+  - decodes at the smallest of the scales 1, 1/2, 1/4 and 1/8 at which the box still covers the target. The scales
+    between them have no vector code in libjpeg-turbo and are slower than decoding in full;
+  - stops below the box. simplejpeg has no call for that, so the height in the header of a copy is lowered: entropy
+    decoding, two thirds of the time, ends a row of coding units below the last row that is needed;
+  - writes four bytes a pixel into memory that this decoder owns, which Pillow then resizes in place: no copy before the
+    resize, and one of the small result after it.
+All other pictures, and JPEGs that simplejpeg does not know (CMYK, unusual coding), go through Pillow. The resampler is
+the same (see `resize`), and so are turning, background and profiles. Both let go of the GIL while they work.
+
+Whether a picture is whole is decided before decoding (`facts.check_whole`). Damage inside the data is refused when the
+decoder reports it in the part that was decoded; harmless oddities, such as a few bytes too many, are not held against
+it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from wds_tools.errors import UnsupportedPictureError, UsageError
+from wds_tools.pictures import icc, turbo
+from wds_tools.pictures.facts import Facts, check_size, check_whole, flat, read_facts
+from wds_tools.pictures.modes import scaled_key, to_grey_or_rgb
+from wds_tools.pictures.options import Pictures
+from wds_tools.pictures.orientation import Box, mirrored, stored_box, swaps, turned, unturned
+from wds_tools.pictures.plugins import Opened, opened, translated
+from wds_tools.pictures.resize import hull, nearest, resized
+from wds_tools.sample import BytesLike
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["BACKEND", "Box", "Decoder", "Pixels"]
+
+Pixels: TypeAlias = npt.NDArray[np.uint8]
+
+BACKEND = "simplejpeg+pillow" if importlib.util.find_spec("simplejpeg") else "pillow"
+"""What makes the pixels; decoders differ in a few grey levels, so reports and states name it."""
+
+_SLACK = 1e-3  # boxes come from floating point
+
+
+class Decoder:
+    """Decodes pictures, one at a time. One for each thread: it owns the memory that it decodes into.
+
+    Attributes:
+        options: what the pictures shall become.
+        notes: counts of what was odd but did not stop a picture, such as "icc profile ignored".
+    """
+
+    def __init__(self, options: Pictures | None = None) -> None:
+        self.options = options or Pictures()
+        self.notes: Counter[str] = Counter()
+        self._scratch = turbo.Scratch()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.options,)
+
+    def size(self, facts: Facts) -> tuple[int, int]:
+        """Width and height of the picture as the user sees it, after turning."""
+        swapped = swaps(self._orientation(facts))
+        return (facts.height, facts.width) if swapped else (facts.width, facts.height)
+
+    def decode(
+        self,
+        data: BytesLike,
+        *,
+        facts: Facts | None = None,
+        box: Box | None = None,
+        size: tuple[int, int] | None = None,
+        flip: bool = False,
+        out: Pixels | None = None,
+    ) -> Pixels:
+        """Decode a part of a picture at a size.
+
+        Args:
+            data: the picture's bytes.
+            facts: what `read_facts(data)` said, where it was called before.
+            box: the part, in coordinates of the upright picture; default all of it.
+            size: height and width of the result; default the size of the box in whole pixels.
+            flip: mirror left and right.
+            out: uint8 (height, width, 3), any strides, to be written into; default a new array.
+
+        Returns:
+            uint8 (height, width, 3), RGB; `out` if it was given.
+
+        Raises:
+            PictureError: the bytes do not decode; subclasses say truncated, too large, unsupported.
+            UsageError: a box outside the picture, an empty size or an `out` of another shape.
+        """
+        facts, data = self._checked(data, facts)
+        part, target = self._placed(facts, box, size)
+        if out is None:
+            out = np.empty((*target, 3), np.uint8)
+        elif out.shape != (*target, 3) or out.dtype != np.uint8:
+            raise UsageError(f"out is uint8 {(*target, 3)}, not {out.dtype} {out.shape}")
+        orientation = self._orientation(facts)
+        stored = target if swaps(orientation) else (target[1], target[0])  # width, height
+        with translated(facts.format):
+            small = self._stored_part(data, facts, part, stored)
+            _write(turned(small, mirrored(orientation) if flip else orientation), out)
+        return out
+
+    def decode_mask(
+        self,
+        data: BytesLike,
+        *,
+        facts: Facts | None = None,
+        box: Box | None = None,
+        size: tuple[int, int] | None = None,
+        flip: bool = False,
+    ) -> npt.NDArray[Any]:
+        """Decode a part of a picture whose values are labels: nearest neighbour, values as they are stored.
+
+        Returns:
+            (height, width): palette indices, grey and 1-bit values (0, 1) as uint8, 16 bits as uint16, 32 bits as int32
+            or float32. Colour pictures keep their channels: uint8 (height, width, channels).
+
+        Raises:
+            PictureError, UsageError: as `decode`.
+        """
+        facts, data = self._checked(data, facts)
+        part, (high, wide) = self._placed(facts, box, size)
+        orientation = self._orientation(facts)
+        with opened(facts.format, data) as picture:
+            image = _loaded(picture, facts)
+            ends = (part.left, part.top, part.left + part.width, part.top + part.height)
+            small = nearest(image, (high, wide) if swaps(orientation) else (wide, high), ends)
+            values = np.array(turned(small, mirrored(orientation) if flip else orientation))
+        native = values.dtype.newbyteorder("=")
+        return values.astype(np.uint8 if values.dtype == bool else native, copy=False)
+
+    def _orientation(self, facts: Facts) -> int:
+        return facts.orientation if self.options.orient else 1
+
+    def _checked(self, data: BytesLike, facts: Facts | None) -> tuple[Facts, BytesLike]:
+        data = flat(data)
+        facts = facts or read_facts(data)
+        check_size(facts, self.options.max_pixels)
+        check_whole(data, facts)
+        return facts, data
+
+    def _placed(self, facts: Facts, box: Box | None, size: tuple[int, int] | None) -> tuple[Box, tuple[int, int]]:
+        """The box in stored coordinates, and the result's height and width."""
+        width, height = self.size(facts)
+        box = Box(0, 0, width, height) if box is None else Box(*box)
+        inside = box.left >= -_SLACK and box.top >= -_SLACK
+        inside = inside and box.left + box.width <= width + _SLACK and box.top + box.height <= height + _SLACK
+        if not inside or box.width <= 0 or box.height <= 0:
+            raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
+        target = (max(1, round(box.height)), max(1, round(box.width))) if size is None else size
+        if min(target) < 1:
+            raise UsageError(f"a picture cannot be made {target[1]} x {target[0]} pixels large")
+        return stored_box(box, facts.width, facts.height, self._orientation(facts)), target
+
+    def _stored_part(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> Image.Image:
+        """The part at its target size (width, height), as it lies in the file; mode L, RGB or RGBX."""
+        srgb = self.options.icc == "srgb" and facts.icc
+        view = (
+            turbo.decoded(data, facts, part, target, self._scratch)
+            if BACKEND != "pillow" and turbo.knows(facts)
+            else None
+        )
+        if view is not None:
+            small = resized(view.image, target, view.box)
+            return self._in_srgb(small, icc.embedded_profile(data, facts)) if srgb else small
+        with opened(facts.format, data) as picture:
+            image = _loaded(picture, facts)
+            left, top, right, bottom = hull(part, facts.width, facts.height)
+            cut = image.crop((left, top, right, bottom)) if (right - left, bottom - top) != image.size else image
+            if srgb:
+                cut = self._in_srgb(cut, icc.embedded_profile(data, facts, image))
+            cut = to_grey_or_rgb(cut, self.options.background, wide=facts.format == "ppm")
+            ends = (part.left - left, part.top - top, part.left + part.width - left, part.top + part.height - top)
+            return resized(cut, target, ends)
+
+    def _in_srgb(self, image: Image.Image, profile: bytes) -> Image.Image:
+        converted = icc.to_srgb(image, profile)
+        if converted is None:
+            self.notes["icc profile ignored"] += 1
+            return image
+        return converted
+
+
+def _loaded(picture: Opened, facts: Facts) -> Image.Image:
+    image = picture.image
+    if facts.format == "jpeg" and facts.mode == "":
+        raise UnsupportedPictureError("JPEG picture with a number of colour channels that no picture has")
+    image.load()
+    if "transparency" in image.info:
+        image.info["transparency"] = scaled_key(image.info["transparency"], image.mode, facts.bits)
+    return unturned(image, picture.orientation) if picture.upright else image
+
+
+def _write(image: Image.Image, out: Pixels) -> None:
+    if image.mode == "L":
+        out[...] = np.frombuffer(image.tobytes(), np.uint8).reshape(*out.shape[:2], 1)
+    else:
+        out[...] = np.frombuffer(image.tobytes("raw", "RGB"), np.uint8).reshape(out.shape)
