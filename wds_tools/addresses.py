@@ -1,13 +1,17 @@
-"""What a shard's address means, as text alone: scheme or path, braces, file urls, relative to a listing. Pure.
+r"""What a shard's address means, as text alone: scheme or path, braces, file urls, relative to a listing. Pure.
 
-A path is a path unless it says `scheme://` with a scheme of two or more letters, so that `D:/x.tar` and `C:\\x.tar`
+A path is a path unless it says `scheme://` with a scheme of two or more letters, so that `D:/x.tar` and `C:\x.tar`
 are paths. Percent signs are decoded in `file://` urls only: anywhere else they are part of a name. Braces follow bash
 (the braceexpand package, as webdataset users know them), but a backslash is never an escape, since Windows paths have
 them; in remote urls only the path is expanded, for a query may hold braces of its own. No shell takes part.
 """
 
+# Urls and the names of shards are text that comes back as it was given: pathlib would change some.
+# ruff: noqa: PTH118, PTH120
+
 from __future__ import annotations
 
+import math
 import os
 import posixpath
 import re
@@ -28,6 +32,8 @@ __all__ = [
 
 SHARD_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+_RANGE = re.compile(r"\{(-?\d{1,30})\.\.(-?\d{1,30})[.}]")
+_MOST = 10_000_000
 _DRIVE = re.compile(r"/?[A-Za-z]:[/\\]")
 
 
@@ -71,17 +77,26 @@ def expand_braces(address: str) -> list[str]:
     """
     if "{" not in address and "}" not in address:
         return [address]
-    import braceexpand
+    from braceexpand import braceexpand
 
     head, body, tail = _expandable(address)
+    _refuse_endless(address, body)
     try:
-        return [head + middle + tail for middle in braceexpand.braceexpand(body, escape=False)]
-    except braceexpand.UnbalancedBracesError as error:
+        return [head + middle + tail for middle in braceexpand(body, escape=False)]
+    except ValueError as error:
         raise UsageError(
             "braces that do not pair",
             url=address,
             cure="A name that holds a brace is taken as it is from a pathlib.Path",
         ) from error
+
+
+def _refuse_endless(address: str, body: str) -> None:
+    """A slip of the keyboard shall not fill the memory with names."""
+    ranges = [abs(int(last) - int(first)) + 1 for first, last in _RANGE.findall(body)]
+    if math.prod(ranges) > _MOST:
+        cure = f"At most {_MOST:,} are expanded: check the digits"
+        raise UsageError(f"braces that stand for {math.prod(ranges):,} names", url=address, cure=cure)
 
 
 def _expandable(address: str) -> tuple[str, str, str]:
@@ -107,7 +122,7 @@ def join(listing: str, address: str) -> str:
         return address
     kind = scheme(listing)
     if kind is None:
-        return os.path.normpath(os.path.join(os.path.dirname(listing), address))  # noqa: PTH118, PTH120 - text, not a place
+        return os.path.normpath(os.path.join(os.path.dirname(listing), address))
     head, body, _ = _expandable(listing)
     if kind == "file":
         from urllib.parse import quote
@@ -122,7 +137,7 @@ def is_temporary(name: str) -> bool:
 
 
 def is_shard_name(name: str) -> bool:
-    """Whether a file name looks like a finished shard's: a tar suffix, and no dot in front (hidden, `._x`, unfinished)."""
+    """Whether a file name looks like a finished shard's: a tar suffix, and no dot in front (hidden, litter)."""
     return not name.startswith(".") and name.lower().endswith(SHARD_SUFFIXES)
 
 

@@ -54,7 +54,7 @@ def write_atomic(path: Path, pieces: Iterable[BytesLike], *, durable: bool = Tru
             stream.flush()
             if durable:
                 os.fsync(stream.fileno())
-        os.replace(temporary, path)  # noqa: PTH105 - Path.replace is the same call behind a longer way
+        temporary.replace(path)
         if durable:
             sync_folder(path.parent)
     except OSError as error:

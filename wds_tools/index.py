@@ -1,13 +1,16 @@
 """Where each sample of a shard lies, for shards without a listing: kept, imported, or found by a scan.
 
-For each shard, in this order: the user's cache (same path, size and modification time); Energon's `NAME.tar.idx`; DALI's
-`NAME.idx`; a scan of the headers. A sidecar is believed only where it fits the shard (see `sidecars`); one that does not
-is passed over with a line in the log. Scans run on a few threads, since they mostly wait for the disk, and what was
-found goes into the cache.
+For each shard, in this order: the user's cache (same path, size and modification time); Energon's `NAME.tar.idx`;
+DALI's `NAME.idx`; a scan of the headers. A sidecar is believed only where it fits the shard (see `sidecar_fit`); one
+that does not is passed over with a line in the log. Scans run on a few threads, since they mostly wait for the disk,
+and what was found goes into the cache.
 
 img2dataset's and OpenCLIP's counts (`sizes.json`, `NNNNN_stats.json`) hold no offsets, so they cannot replace a
 scan; they are compared with what was found, and a difference is logged: a shard that was cut, or written anew.
 """
+
+# Urls and the names of shards are text that comes back as it was given: pathlib would change some.
+# ruff: noqa: PTH100, PTH116, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -21,10 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wds_tools import addresses, sidecars
+from wds_tools import addresses
 from wds_tools.errors import ListingError, ShardMissingError, TruncatedShardError, UnavailableError, UsageError
 from wds_tools.index_cache import FileFacts, IndexCache
 from wds_tools.offsets import OffsetArray
+from wds_tools.sidecar_fit import offsets_from_dali, offsets_from_energon
+from wds_tools.sidecars import dali_path, energon_path
 from wds_tools.sources.base import Source
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
@@ -74,9 +79,9 @@ def _facts(url: str) -> FileFacts | None:
         raise UsageError(
             "a remote shard needs a listing", url=url, cure="Copy it, or make a listing where it lies with `wds index`"
         )
-    path = os.path.abspath(addresses.path_of(url))  # noqa: PTH100
+    path = os.path.abspath(addresses.path_of(url))
     try:
-        found = os.stat(path)  # noqa: PTH116
+        found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -87,16 +92,26 @@ def _facts(url: str) -> FileFacts | None:
 
 
 def index_shards(
-    facts: Sequence[FileFacts], cache: IndexCache, *, done: Callable[[ShardIndex], object] | None = None
+    facts: Sequence[FileFacts],
+    cache: IndexCache,
+    *,
+    sidecars: bool = True,
+    done: Callable[[ShardIndex], object] | None = None,
 ) -> list[ShardIndex]:
-    """Index several shards; `done` is told of each as it is finished, from any thread.
+    """Index several shards.
+
+    Args:
+        facts: the shards, from `file_facts`.
+        cache: what was indexed before; `IndexCache(None)` knows nothing.
+        sidecars: whether to use the index files of DALI and Energon; else what is not in the cache is scanned.
+        done: told of each shard as it is finished, from any thread and in any order.
 
     Raises:
         ShardError: of the first shard in order that is no whole tar, cannot be indexed (compressed) or is damaged.
     """
 
     def one(each: FileFacts) -> ShardIndex:
-        index = index_shard(each, cache)
+        index = index_shard(each, cache, sidecars=sidecars)
         if done is not None:
             done(index)
         return index
@@ -106,8 +121,8 @@ def index_shards(
     return found
 
 
-def index_shard(facts: FileFacts, cache: IndexCache) -> ShardIndex:
-    """Index one shard."""
+def index_shard(facts: FileFacts, cache: IndexCache, *, sidecars: bool = True) -> ShardIndex:
+    """Index one shard; as `index_shards`."""
     if facts.size == 0:
         raise TruncatedShardError(
             "the file is empty (0 bytes), not even an empty tar",
@@ -119,7 +134,7 @@ def index_shard(facts: FileFacts, cache: IndexCache) -> ShardIndex:
     if kept is not None:
         return ShardIndex(kept, facts.size, "cache")
     with open_source(facts.path) as source:
-        offsets, origin = _imported(facts, source) or (_scanned(source), "scan")
+        offsets, origin = (_imported(facts, source) if sidecars else None) or (_scanned(source), "scan")
     cache.save(facts, offsets)
     return ShardIndex(offsets, facts.size, origin)
 
@@ -132,8 +147,8 @@ def _scanned(source: Source) -> OffsetArray:
 
 def _imported(facts: FileFacts, source: Source) -> tuple[OffsetArray, str] | None:
     readers = (
-        ("energon", sidecars.energon_path(facts.path), sidecars.offsets_from_energon),
-        ("dali", sidecars.dali_path(facts.path), sidecars.offsets_from_dali),
+        ("energon", energon_path(facts.path), offsets_from_energon),
+        ("dali", dali_path(facts.path), offsets_from_dali),
     )
     for origin, path, read in readers:
         try:
@@ -167,10 +182,10 @@ def _json(path: Path) -> dict[str, object]:
 
 
 def _compare_counts(facts: Sequence[FileFacts], found: Sequence[ShardIndex]) -> None:
-    for folder in sorted({os.path.dirname(each.path) for each in facts}):  # noqa: PTH120
+    for folder in sorted({os.path.dirname(each.path) for each in facts}):
         counts = read_counts(Path(folder))
         for each, index in zip(facts, found, strict=True):
-            stated = counts.get(os.path.basename(each.path)) if os.path.dirname(each.path) == folder else None  # noqa: PTH119, PTH120
+            stated = counts.get(os.path.basename(each.path)) if os.path.dirname(each.path) == folder else None
             if stated is not None and stated != len(index.offsets) - 1:
                 _log.warning(
                     "%s holds %d samples, its counts file says %d", ascii(each.path), len(index.offsets) - 1, stated

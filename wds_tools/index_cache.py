@@ -22,7 +22,7 @@ import numpy as np
 
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import ShardstreamError
-from wds_tools.listing import Listing, ShardRecord, read_listing, write_listing
+from wds_tools.listing import ShardRecord, write_listing
 from wds_tools.offsets import OffsetArray, Offsets, map_offsets, write_offsets
 
 __all__ = ["FileFacts", "IndexCache", "default_cache_dir"]
@@ -42,7 +42,7 @@ class FileFacts(NamedTuple):
 def default_cache_dir() -> Path | None:
     """`$XDG_CACHE_HOME/shardstream`, else `~/.cache/shardstream`; None for a user without a home."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(base):  # noqa: PTH117 - the XDG rule: relative values are ignored
+    if base.startswith("/"):  # the XDG rule: relative values are ignored
         return Path(base) / "shardstream"
     try:
         return Path.home() / ".cache" / "shardstream"
@@ -78,14 +78,10 @@ class IndexCache:
             lambda folder: write_atomic(self._shard_file(folder, facts), [_head(facts, row), row], durable=False)
         )
 
-    def load_set(self, facts: Sequence[FileFacts]) -> Listing | None:
-        """The listing of a set of shards that was opened together before, or None."""
-        if self._folder is None:
-            return None
-        try:
-            return read_listing(str(self._set_file(self._folder, facts)))
-        except ShardstreamError:
-            return None
+    def set_listing(self, facts: Sequence[FileFacts]) -> str | None:
+        """Where the listing of a set of shards lies that was opened together before; None if it was not."""
+        path = None if self._folder is None else self._set_file(self._folder, facts)
+        return str(path) if path is not None and path.is_file() else None
 
     def save_set(self, facts: Sequence[FileFacts], rows: Sequence[OffsetArray]) -> bool:
         """Keep the offsets of a set of shards as a listing; whether that was possible."""
@@ -97,9 +93,9 @@ class IndexCache:
             lambda folder: write_listing(self._set_file(folder, facts), records, name="cache", durable=False)
         )
 
-    def joined(self, key: str, rows: Sequence[OffsetArray]) -> Offsets | None:
-        """`rows` as one mapped array, kept under `key`, which names their content; None if it cannot be kept."""
-        length = sum(map(len, rows))
+    def joined(self, key: str, row: OffsetArray) -> Offsets | None:
+        """`row` as a mapped array, kept under `key`, which names its content; None if it cannot be kept."""
+        length = len(row)
         if self._folder is None:
             return None
         path = self._folder / f"joined-{_hash(key)}.offsets.npy"
@@ -107,7 +103,7 @@ class IndexCache:
             return map_offsets(str(path), length=length)
         except ShardstreamError:
             pass
-        if not self._keep(lambda _: write_offsets(path, rows, length=length, durable=False)):
+        if not self._keep(lambda _: write_offsets(path, [row], length=length, durable=False)):
             return None
         return map_offsets(str(path), length=length)
 

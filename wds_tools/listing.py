@@ -1,7 +1,8 @@
 """`dataset.json`: the listing of a dataset, readable as a wids shard index, and the offsets file that it names.
 
     {"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": "train",
-     "samples": 2000, "offsets": "dataset.offsets.npy", "offsets_crc32": 305419896, "classes": [...], "shuffled": true, ...
+     "samples": 2000, "offsets": "dataset.offsets.npy", "offsets_crc32": 305419896,
+     "classes": [...], "shuffled": true, ...
      "shardlist": [{"url": "train-000000.tar", "nsamples": 1000, "filesize": 107530240}, ...]}
 
 wids and webdataset read the shardlist and leave the rest alone; listings that they made have no `offsets` and are
@@ -17,7 +18,6 @@ between the two renames left, not those of a copy that was half done.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,16 @@ from wds_tools.atomic import write_atomic
 from wds_tools.errors import ListingError, UsageError
 from wds_tools.offsets import OffsetArray, write_offsets
 
-__all__ = ["LISTING_NAME", "Listing", "ShardRecord", "ends_crc", "parse_listing", "read_listing", "write_listing"]
+__all__ = [
+    "LISTING_NAME",
+    "Listing",
+    "ShardRecord",
+    "ends_crc",
+    "offsets_name",
+    "parse_listing",
+    "read_listing",
+    "write_listing",
+]
 
 LISTING_NAME = "dataset.json"
 _KIND = "wids-shard-index-v1"
@@ -42,7 +51,7 @@ _LIMIT = 1 << 30  # a listing of a million shards is 100 MB; beyond this it is s
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ShardRecord:
     """What a listing says of one shard.
 
@@ -65,7 +74,7 @@ class ShardRecord:
         fits = row.dtype == np.uint64 and row.shape == (self.samples + 1,) and int(row[-1]) <= self.bytes
         if not fits or not bool(np.all(row[1:] > row[:-1])):
             raise UsageError(
-                f"offsets that do not fit: {self.samples} samples in {self.bytes} bytes need {self.samples + 1} rising uint64",
+                f"{self.samples} samples in {self.bytes} bytes need as many rising uint64 offsets and the end",
                 url=self.url,
             )
 
@@ -74,7 +83,7 @@ class ShardRecord:
         return json.dumps(entry if self.checksum is None else entry | {"checksum": self.checksum})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Listing:
     """A listing that was read.
 
@@ -95,6 +104,11 @@ class Listing:
     offsets: str | None
     crc: int | None
     facts: Mapping[str, Any]
+
+
+def offsets_name(listing: str) -> str:
+    """`dataset.json` -> `dataset.offsets.npy`."""
+    return listing.removesuffix(".json") + ".offsets.npy"
 
 
 def ends_crc(first: OffsetArray, last: OffsetArray) -> int:
@@ -239,7 +253,7 @@ def write_listing(
         UsageError: no shards, one shard twice, extra keys that are the listing's own or no JSON.
         UnavailableError: the disk is full, read-only or out of permission.
     """
-    offsets = path.with_name(f"{path.stem}.offsets.npy")
+    offsets = path.with_name(offsets_name(path.name))
     text = _text(records, name, offsets.name, extra, str(path))
     write_offsets(offsets, (record.offsets for record in records), length=_length(records), durable=durable)
     write_atomic(path, [text.encode("ascii")], durable=durable)

@@ -7,7 +7,6 @@ pickle is a path, a range and a length. The file holds plain `.npy`, so numpy an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import StaleIndexError, UnavailableError
 
-__all__ = ["Offsets", "OffsetArray", "map_offsets", "write_offsets"]
+__all__ = ["OffsetArray", "Offsets", "map_offsets", "write_offsets"]
 
 OffsetArray = npt.NDArray[np.uint64]
 
@@ -77,7 +76,7 @@ def map_offsets(path: str, *, length: int) -> Offsets:
     if len(array) != length:
         raise StaleIndexError(f"the offsets file holds {len(array):,} numbers, {length:,} expected", url=path)
     # As a plain array: slices and look-ups of np.memmap cost twice as much. The base keeps the mapping alive.
-    return Offsets(array.view(np.ndarray), path=os.path.abspath(path), total=length)  # noqa: PTH100 - no Path needed
+    return Offsets(array.view(np.ndarray), path=str(Path(path).absolute()), total=length)
 
 
 def write_offsets(path: Path, rows: Iterable[OffsetArray], *, length: int, durable: bool = True) -> None:
@@ -92,4 +91,4 @@ def _npy(rows: Iterable[OffsetArray], length: int) -> Iterator[bytes | memoryvie
     np.lib.format.write_array_header_1_0(head, {"descr": "<u8", "fortran_order": False, "shape": (length,)})
     yield head.getvalue()
     for row in rows:
-        yield memoryview(np.ascontiguousarray(row, dtype="<u8")).cast("B")
+        yield np.ascontiguousarray(row, dtype="<u8").data.cast("B")

@@ -1,7 +1,7 @@
 """Many strings in two arrays: no Python object each.
 
-A list of 200,000 urls is 200,000 objects whose reference counts are written whenever one is touched, so that each forked
-worker ends up with its own copy of all of them, and a spawned one unpickles them one by one.
+A list of 200,000 urls is 200,000 objects whose reference counts are written whenever one is touched, so that each
+forked worker ends up with its own copy of all of them, and a spawned one unpickles them one by one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     "train-{000000..000099}.tar"   braces, as bash expands them
     "data/*.tar"                   a glob, sorted by name; `**` goes down
-    "data/"                        a folder: its dataset.json, else its *.tar, *.tar.gz, *.tgz, *.tar.zst, sorted by name
+    "data/"                        a folder: its dataset.json, else its *.tar, *.tar.gz, *.tgz, *.tar.zst, sorted
     "data/dataset.json"            a listing (any *.json): its shards, relative to its place
     Path("data/a{1}.tar")          a Path is taken literally: a folder, a listing or a shard, never a pattern
     "file:///data/a%20b.tar"       percent signs are decoded in file urls only
@@ -10,9 +10,12 @@
 
 A string that names something that exists is that thing, even if it has braces, `*`, `?` or `[` in its name. Remote urls
 (`http://`, `s3://`) have the braces in their path expanded and are kept as they are. Nothing unfinished
-(`.NAME.tar.<random>.tmp`) is ever matched, nor other hidden files. A shard listed twice is an error that names it, since
-"every sample exactly once" would silently become twice; a dataset that shall weigh more is a matter of mixing.
+(`.NAME.tar.<random>.tmp`) is ever matched, nor other hidden files. A shard listed twice is an error that names it,
+since "every sample exactly once" would silently become twice; a dataset that shall weigh more is a matter of mixing.
 """
+
+# Urls and the names of shards are text that comes back as it was given: pathlib would change some.
+# ruff: noqa: PTH100, PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH207, PTH208
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ def places(urls: Urls) -> list[Place]:
 
 def refuse_duplicates(urls: list[str]) -> None:
     """Raise a UsageError if a shard is listed twice, be it relative once and absolute once."""
-    absolute = [os.path.abspath(url) if addresses.scheme(url) is None else url for url in urls]  # noqa: PTH100
+    absolute = [os.path.abspath(url) if addresses.scheme(url) is None else url for url in urls]
     if len(set(absolute)) == len(absolute):
         return
     seen: set[str] = set()
@@ -97,8 +100,10 @@ def _text(path: str | bytes) -> str:
 def _expand_text(text: str) -> Iterator[Place]:
     if not text.strip():
         raise NoShardsError("an empty url")
+    if text.startswith("pipe:"):
+        raise UsageError("commands in place of a url are not run", url=text, cure="Copy the shards to a local disk")
     kind = addresses.scheme(text)
-    if kind is None and os.path.exists(text):  # noqa: PTH110 - text that may hold anything
+    if kind is None and os.path.exists(text):
         yield from _expand_path(text)
         return
     pieces = addresses.expand_braces(text)
@@ -115,9 +120,9 @@ def _expand_local(text: str, pieces: list[str]) -> Iterator[Place]:
     found: list[Place] = []
     for piece in pieces:
         path = addresses.path_of(piece)
-        if exists and several and not _is_glob(piece) and addresses.is_shard_name(os.path.basename(path)):  # noqa: PTH119
+        if exists and several and not _is_glob(piece) and addresses.is_shard_name(os.path.basename(path)):
             found.append(Place(path, listing=False))  # no look at each of 20,000 files of a network disk
-        elif os.path.exists(path):  # noqa: PTH110
+        elif os.path.exists(path):
             exists = True
             found += _expand_path(path)
         elif matches := _glob(piece):
@@ -133,23 +138,23 @@ def _expand_local(text: str, pieces: list[str]) -> Iterator[Place]:
 
 
 def _expand_path(path: str) -> Iterator[Place]:
-    if os.path.isdir(path):  # noqa: PTH112
+    if os.path.isdir(path):
         yield from _expand_folder(path)
-    elif not os.path.exists(path):  # noqa: PTH110
+    elif not os.path.exists(path):
         raise _nothing(path, path)
     else:
         yield Place(path, addresses.is_listing(path))
 
 
 def _expand_folder(folder: str) -> Iterator[Place]:
-    listing = os.path.join(folder, LISTING_NAME)  # noqa: PTH118
-    if os.path.isfile(listing):  # noqa: PTH113
+    listing = os.path.join(folder, LISTING_NAME)
+    if os.path.isfile(listing):
         yield Place(listing, listing=True)
         return
-    names = sorted(name for name in os.listdir(folder) if addresses.is_shard_name(name))  # noqa: PTH208
+    names = sorted(name for name in os.listdir(folder) if addresses.is_shard_name(name))
     if not names:
-        raise _nothing(folder, os.path.join(folder, "*.tar"))  # noqa: PTH118
-    yield from (Place(os.path.join(folder, name), listing=False) for name in names)  # noqa: PTH118
+        raise _nothing(folder, os.path.join(folder, "*.tar"))
+    yield from (Place(os.path.join(folder, name), listing=False) for name in names)
 
 
 def _is_glob(piece: str) -> bool:
@@ -166,18 +171,18 @@ def _glob(piece: str) -> list[Place]:
         pattern = "".join(
             part if at % 2 else glob.escape(unquote(part, errors="surrogateescape")) for at, part in enumerate(parts)
         )
-    found = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))  # noqa: PTH112, PTH207
-    found = [path for path in found if not addresses.is_temporary(os.path.basename(path))]  # noqa: PTH119
-    shards = [path for path in found if addresses.is_shard_name(os.path.basename(path))]  # noqa: PTH119
+    found = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
+    found = [path for path in found if not addresses.is_temporary(os.path.basename(path))]
+    shards = [path for path in found if addresses.is_shard_name(os.path.basename(path))]
     return [Place(path, addresses.is_listing(path)) for path in shards or found]
 
 
 def _nothing(asked: str, path: str) -> NoShardsError:
     """The error says what lies in the nearest folder that exists: most often the pattern is nearly right."""
-    folder = os.path.dirname(path) or "."  # noqa: PTH120
-    while not os.path.isdir(folder) and os.path.dirname(folder) not in {folder, ""}:  # noqa: PTH112, PTH120
-        folder = os.path.dirname(folder)  # noqa: PTH120
-    folder = folder if os.path.isdir(folder) else "."  # noqa: PTH112
+    folder = os.path.dirname(path) or "."
+    while not os.path.isdir(folder) and os.path.dirname(folder) not in {folder, ""}:
+        folder = os.path.dirname(folder)
+    folder = folder if os.path.isdir(folder) else "."
     cure = "Check the path; a list takes several patterns"
     if "::" in asked:
         cure = "Give several urls as a list, not joined by `::`"
@@ -187,13 +192,11 @@ def _nothing(asked: str, path: str) -> NoShardsError:
 def _what_lies_in(folder: str, shown: int = 5) -> str:
     shown_as = "this folder" if folder == "." else ascii(folder)
     try:
-        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError as error:
         return f"{shown_as} cannot be listed ({error.strerror})"
     if not names:
         return f"{shown_as} is empty"
-    names = [
-        ascii(name + "/" if os.path.isdir(os.path.join(folder, name)) else name) for name in names[: shown + 1]
-    ] + names[shown + 1 :]  # noqa: PTH112, PTH118
+    first = [ascii(name + "/" if os.path.isdir(os.path.join(folder, name)) else name) for name in names[:shown]]
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return f"{shown_as} holds {', '.join(names[:shown])}{more}"
+    return f"{shown_as} holds {', '.join(first)}{more}"

@@ -118,15 +118,11 @@ class LocalFile:
             descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             raise self._translated(error) from error
-        try:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                raise UsageError(
-                    f"not a file but {_kind(facts.st_mode)}", url=self._url, cure="Name the shards themselves"
-                )
-        except BaseException:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
             os.close(descriptor)
-            raise
+            what = _kind(facts.st_mode)
+            raise UsageError(f"not a file but {what}", url=self._url, cure="Name the shards themselves")
         return descriptor, facts.st_size
 
     def _fill(self, descriptor: int, offset: int, buffer: memoryview) -> None:
