@@ -45,7 +45,7 @@ __all__ = [
 
 LISTING_NAME = "dataset.json"
 _KIND = "wids-shard-index-v1"
-_OURS = ("__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "shardlist", "datasets", "base")
+OWN_KEYS = ("__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "shardlist", "datasets", "base")
 _LIMIT = 1 << 30  # a listing of a million shards is 100 MB; beyond this it is something else
 
 Ints = npt.NDArray[np.int64]
@@ -268,7 +268,7 @@ def _text(records: Sequence[ShardRecord], name: str, offsets: str, extra: Mappin
         raise UsageError("a listing without shards", url=url)
     if len({record.url for record in records}) < len(records):
         raise UsageError("a listing with a shard twice", url=url)
-    if clash := sorted(set(extra) & set(_OURS)):
+    if clash := sorted(set(extra) & set(OWN_KEYS)):
         raise UsageError(f"keys that the listing itself writes: {', '.join(clash)}", url=url)
     ends = ends_crc(
         np.array([record.offsets[0] for record in records], dtype=np.uint64),
