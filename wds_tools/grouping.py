@@ -1,0 +1,99 @@
+"""Members to samples: those with one key, next to each other, in one shard.
+
+A key that comes back after its sample was closed, and a field twice in one sample, are faults of the shard: who goes
+on regardless trains on halves. They are found whatever the distance, at 8 bytes of hash a key (some 70 bytes of
+memory), for up to the first million keys of a shard; for more, keys are still compared with the first million.
+
+A faulty sample is never given out: its fault is raised, or handed to `on_bad` and the next sample goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from wds_tools.errors import DataError, GroupingError
+from wds_tools.sample import KEY, SPECIAL, URL, RawSample
+from wds_tools.tar.notes import ShardNotes
+
+__all__ = ["OnBad", "Piece", "field_twice", "group"]
+
+Piece = tuple[str, str, Any, int]
+"""Key, field, value, and the offset of the member's header. A value that is a DataError makes the sample a bad one."""
+
+OnBad = Callable[[DataError], None]
+
+_MAX_KEYS = 1 << 20
+_CURE = "Members of a sample must be adjacent: pack with `tar --sort=name`, or reshard."
+
+
+def group(
+    pieces: Iterable[Piece], *, url: str, notes: ShardNotes | None = None, on_bad: OnBad | None = None
+) -> Iterator[RawSample]:
+    """The samples of a shard, each when the next begins, the last when `pieces` ends without an error.
+
+    Args:
+        pieces: the members that belong to samples, in the shard's order.
+        url: the shard, for the samples and for messages.
+        notes: counts samples, and those refused.
+        on_bad: takes the faults of single samples; without it they are raised.
+
+    Raises:
+        GroupingError: a key that comes back, a field twice.
+        DataError: a value of `pieces` that was one.
+    """
+    notes = notes or ShardNotes()
+    seen: set[int] = set()
+    sample: RawSample = {}
+    current: str | None = None
+    fault: DataError | None = None
+    for key, field, value, offset in pieces:
+        if key != current:
+            if current is not None:
+                if fault is None:
+                    notes.saw_sample(current)
+                    yield sample
+                else:
+                    _refuse(fault, notes, on_bad)
+            current, fault, sample = key, None, {KEY: key, URL: url}
+            mark = hash(key)
+            if mark in seen:
+                fault = _came_back(key, field, url, offset)
+            elif len(seen) < _MAX_KEYS:
+                seen.add(mark)
+        if field in sample or isinstance(value, DataError):
+            fault = fault or _fault(key, field, value, url, offset)
+        sample[field] = value
+    if fault is not None:
+        _refuse(fault, notes, on_bad)
+    elif current is not None:
+        notes.saw_sample(current)
+        yield sample
+
+
+def field_twice(key: str, field: str, url: str, offset: int) -> GroupingError:
+    """The error for a member whose field the sample has already."""
+    if field in SPECIAL:
+        problem, cure = f"a member has the field {field!r}, which is kept for samples' own facts", "Rename the member."
+    else:
+        problem = f"a second member with the field {field!r} in one sample (case does not count)"
+        cure = "Remove one of them: appended (`tar -r`) or differing in case only? Then pack or reshard again."
+    return GroupingError(problem, url=url, offset=offset, key=key, field=field, cure=cure)
+
+
+def _fault(key: str, field: str, value: Any, url: str, offset: int) -> DataError:
+    if isinstance(value, DataError):
+        return value.at(url=url, offset=offset, key=key, field=field)
+    return field_twice(key, field, url, offset)
+
+
+def _came_back(key: str, field: str, url: str, offset: int) -> GroupingError:
+    problem = "the key comes back after other samples"
+    return GroupingError(problem, url=url, offset=offset, key=key, field=field, cure=_CURE)
+
+
+def _refuse(fault: DataError, notes: ShardNotes, on_bad: OnBad | None) -> None:
+    if on_bad is None:
+        raise fault
+    notes.refused += 1
+    on_bad(fault)

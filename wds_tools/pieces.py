@@ -1,0 +1,136 @@
+"""From a shard's bytes to the members that belong to samples ("pieces"), in order; all else is counted in the notes.
+
+Runs of plain members come from `tar.plain`, the rest from `tar.walk`. What a member is, by kind and name, is decided in
+`_names` alone, so that reading, scanning and parsing one sample agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wds_tools.errors import MemberError
+from wds_tools.grouping import Piece
+from wds_tools.names import is_litter, is_metadata, split_name
+from wds_tools.sample import BytesLike
+from wds_tools.tar.feed import Feed
+from wds_tools.tar.headers import BLOCK
+from wds_tools.tar.links import Targets
+from wds_tools.tar.notes import ShardNotes
+from wds_tools.tar.plain import plain_members
+from wds_tools.tar.walk import Member, Walk
+
+__all__ = ["data_pieces", "header_pieces"]
+
+_COPY = 4096  # bytes; a view of 2 bytes would keep a window of 1 MiB alive
+
+
+def data_pieces(feed: Feed, steps: Walk, targets: Targets | None, notes: ShardNotes) -> Iterator[Piece]:
+    """The pieces with their data: bytes up to 4 KiB, beyond that views on what the feed gave.
+
+    A link's value is the data it leads to (or, without `targets`, a MemberError); a sparse member's is a MemberError.
+
+    Raises:
+        ShardError: as `Walk.next`. Where data are cut, the piece is given without data first: its key tells whether
+            the sample before is whole.
+    """
+    need = BLOCK
+    while True:
+        begin = steps.position
+        window = feed.fill(begin, need)
+        found = plain_members(window, 0, len(window))
+        need = BLOCK
+        if found and _whole(found[-1][3]) > len(window):
+            _, _, data, stop = found.pop()  # its header is here, not all of its data
+            need = BLOCK + _whole(stop) - data
+        if not found:
+            member = steps.next()
+            if member is None:
+                return
+            yield from _special(feed, steps, member, targets, notes)
+            need = BLOCK
+            continue
+        notes.members += len(found)
+        steps.position = begin + _whole(found[-1][3])
+        begin -= BLOCK
+        for key, field, data, stop in found:
+            view = window[data:stop]
+            yield key, field, view if stop - data > _COPY else view.tobytes(), begin + data
+
+
+def header_pieces(feed: Feed, steps: Walk, notes: ShardNotes) -> Iterator[Piece]:
+    """The pieces without data: the value is the offset of the member's header. Links and sparse members are not judged."""
+    while True:
+        begin = steps.position
+        window = feed.fill(begin, BLOCK)
+        found = plain_members(window, 0, len(window))
+        if not found:
+            member = steps.next()
+            if member is None:
+                return
+            notes.members += 1
+            names = _names(member, notes)
+            if names is not None:
+                yield *names, member.header, member.header
+            continue
+        notes.members += len(found)
+        steps.position = begin + _whole(found[-1][3])
+        begin -= BLOCK
+        for key, field, data, _ in found:
+            yield key, field, begin + data, begin + data
+
+
+def _whole(stop: int) -> int:
+    return stop + BLOCK - 1 & -BLOCK
+
+
+def _names(member: Member, notes: ShardNotes) -> tuple[str, str] | None:
+    """Key and field of a member that belongs to a sample; anything else is counted."""
+    if member.kind == "dir":
+        notes.folders += 1
+    elif member.kind == "other":
+        notes.devices += 1
+    elif is_metadata(member.name):
+        notes.metadata += 1
+    elif is_litter(member.name):
+        notes.litter += 1
+    elif (names := split_name(member.name)) is None:
+        notes.saw_nameless(member.name)
+    else:
+        notes.links += member.kind in ("link", "symlink")
+        notes.sparse += member.kind == "sparse"
+        return names
+    return None
+
+
+def _special(feed: Feed, steps: Walk, member: Member, targets: Targets | None, notes: ShardNotes) -> Iterator[Piece]:
+    notes.members += 1
+    names = _names(member, notes)
+    if names is None:
+        return
+    if member.kind != "file":
+        yield *names, _resolved(member, targets), member.header
+        return
+    length = member.stop - member.data
+    window = feed.fill(member.data, length)
+    if len(window) < length:
+        yield *names, b"", member.header
+        steps.check_end(member)
+    data = window[: member.size]
+    yield *names, data if member.size > _COPY else data.tobytes(), member.header
+
+
+def _resolved(member: Member, targets: Targets | None) -> BytesLike | MemberError:
+    if member.kind == "sparse":
+        return MemberError(
+            f"the member {ascii(member.name)} is sparse (stored without its holes)",
+            cure="Pack the shard again without `tar --sparse`.",
+        )
+    if targets is None:
+        return MemberError(
+            f"the member {ascii(member.name)} is a link to {ascii(member.link)}, which cannot be followed in a stream",
+            cure="Reshard without compression, or pack with `tar --dereference --hard-dereference`.",
+        )
+    try:
+        return targets.data(member)
+    except MemberError as error:
+        return error

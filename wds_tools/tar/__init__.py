@@ -1,0 +1,8 @@
+"""The tar format: blocks (`headers`), members (`walk`, and `plain` for speed), where bytes come from (`feed`), links,
+compression, and the writer's side (`write`)."""
+
+from wds_tools.tar.notes import ShardNotes
+from wds_tools.tar.walk import Kind, Member, walk, walk_source, walk_stream
+from wds_tools.tar.write import END, member_header, padding
+
+__all__ = ["END", "Kind", "Member", "ShardNotes", "member_header", "padding", "walk", "walk_source", "walk_stream"]

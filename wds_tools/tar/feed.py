@@ -1,0 +1,161 @@
+"""Where a walk gets its bytes: windows on a buffer, on a source, or on a stream.
+
+A feed answers `fill(position, need)` with a view that begins at `position` and holds at least `need` bytes, or all
+that are left when there are fewer. Positions only grow, so that a stream can serve as well as a file.
+
+Windows on sources and streams are 1 MiB, read into buffers that are used again. A buffer is taken again only when no
+view of it is alive (the interpreter refuses to resize a bytearray that has been lent out), so that what was handed to
+the user stays as it is for as long as he keeps it. Against mapping the file this costs one copy, gains 40%
+on samples of 107 KB (no page faults), and a file that shrinks becomes an error where it would be a SIGBUS.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from wds_tools.sample import BytesLike
+from wds_tools.sources.base import Source
+
+__all__ = ["WINDOW", "BufferFeed", "Feed", "Readable", "SourceFeed", "StreamFeed"]
+
+WINDOW = 1 << 20
+_SKIM = 4096
+_SPARE = 4
+
+_NOTHING = memoryview(b"")
+
+
+class Feed(Protocol):
+    """Bytes by position, in one direction."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def size(self) -> int | None:
+        """Where the bytes end; None while a stream has not come to its end."""
+        ...
+
+    def fill(self, position: int, need: int) -> memoryview: ...
+
+
+class Readable(Protocol):
+    """A binary stream."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class BufferFeed:
+    """A feed over bytes in memory; `base` is the position of the first."""
+
+    def __init__(self, buffer: BytesLike, *, base: int = 0, url: str = "") -> None:
+        self.url = url
+        self._view = memoryview(buffer)
+        self._base = base
+
+    @property
+    def size(self) -> int:
+        return self._base + len(self._view)
+
+    def fill(self, position: int, need: int) -> memoryview:  # noqa: ARG002 - all there is, is here
+        return self._view[position - self._base :]
+
+
+class SourceFeed:
+    """A feed over a source.
+
+    Args:
+        source: where to read.
+        skim: for walks that want headers only: windows begin at 4 KiB and grow while they turn out to be next to
+            each other, so that large members are jumped over and small ones are read in one go.
+    """
+
+    def __init__(self, source: Source, *, skim: bool = False) -> None:
+        self.url = source.url
+        self.size: int = source.size()
+        self._source = source
+        self._skim = skim
+        self._length = _SKIM if skim else WINDOW
+        self._spares = _Spares()
+        self._view = _NOTHING
+        self._base = 0
+
+    def fill(self, position: int, need: int) -> memoryview:
+        begin = position - self._base
+        left = self.size - position
+        if begin + min(need, left) <= len(self._view):
+            return self._view[begin:]
+        if self._skim:
+            near = begin - len(self._view) < self._length
+            self._length = min(self._length * 2, WINDOW) if near else max(self._length // 2, _SKIM)
+        # What cannot be had is not made room for: the caller sees that there is less than he needs.
+        length = min(left, max(self._length, need if need <= left else 0))
+        view = memoryview(self._spares.take(length))[:length]
+        kept = len(rest := self._view[begin:])
+        view[:kept] = rest
+        self._source.read_into(position + kept, view[kept:])
+        if not self._skim:
+            self._source.announce(position + length, WINDOW)
+        self._view, self._base = view, position
+        return view
+
+
+class StreamFeed:
+    """A feed over a binary stream of unknown length. Memory grows with what arrives, never with what a header declares."""
+
+    def __init__(self, stream: Readable, *, url: str = "") -> None:
+        self.url = url
+        self.size: int | None = None
+        self._stream = stream
+        self._spares = _Spares()
+        self._view = _NOTHING
+        self._base = 0
+
+    def fill(self, position: int, need: int) -> memoryview:
+        while position > self._base + len(self._view) and self.size is None:
+            self._next(self._base + len(self._view), 1)
+        begin = position - self._base
+        if begin + need > len(self._view) and self.size is None:
+            self._next(position, need)
+            begin = 0
+        return self._view[begin:]
+
+    def _next(self, position: int, need: int) -> None:
+        kept = self._view[position - self._base :]
+        filled = len(kept)
+        view = memoryview(self._spares.take(max(WINDOW, filled)))
+        view[:filled] = kept
+        while filled < need:
+            if filled == len(view):
+                grown = memoryview(self._spares.take(min(need, 2 * filled)))
+                grown[:filled] = view
+                view = grown
+            count = self._stream.readinto(view[filled:])
+            if not count:
+                self.size = position + filled
+                break
+            filled += count
+        self._view, self._base = view[:filled], position
+
+
+class _Spares:
+    """Buffers that are used again when nobody looks at them any more."""
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+
+    def take(self, length: int) -> bytearray:
+        for buffer in self._buffers:
+            if len(buffer) >= length and _unseen(buffer):
+                return buffer
+        buffer = bytearray(max(length, WINDOW) if length > _SKIM else length)
+        self._buffers = [*self._buffers[1 - _SPARE :], buffer]
+        return buffer
+
+
+def _unseen(buffer: bytearray) -> bool:
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
