@@ -34,6 +34,7 @@ from wds_tools.offsets import OffsetArray, write_offsets
 
 __all__ = [
     "LISTING_NAME",
+    "OWN_KEYS",
     "Listing",
     "ShardRecord",
     "ends_crc",
