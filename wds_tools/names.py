@@ -70,7 +70,7 @@ def check_key(key: str) -> None:
     fault = _key_fault(key)
     if fault is not None:
         problem, cure = fault
-        raise KeyRefusedError(f"the key {ascii(key)} {problem}", cure=cure)
+        raise KeyRefusedError(f"the key {key!a} {problem}", cure=cure)
 
 
 def check_field(field: str) -> None:
@@ -82,7 +82,7 @@ def check_field(field: str) -> None:
     fault = _field_fault(field)
     if fault is not None:
         problem, cure = fault
-        raise FieldRefusedError(f"the field name {ascii(field)} {problem}", cure=cure)
+        raise FieldRefusedError(f"the field name {field!a} {problem}", cure=cure)
 
 
 _Fault = tuple[str, str] | None

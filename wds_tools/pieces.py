@@ -122,12 +122,12 @@ def _special(feed: Feed, steps: Walk, member: Member, targets: Targets | None, n
 def _resolved(member: Member, targets: Targets | None) -> BytesLike | MemberError:
     if member.kind == "sparse":
         return MemberError(
-            f"the member {ascii(member.name)} is sparse (stored without its holes)",
+            f"the member {member.name!a} is sparse (stored without its holes)",
             cure="Pack the shard again without `tar --sparse`.",
         )
     if targets is None:
         return MemberError(
-            f"the member {ascii(member.name)} is a link to {ascii(member.link)}, which cannot be followed in a stream",
+            f"the member {member.name!a} is a link to {member.link!a}, which cannot be followed in a stream",
             cure="Reshard without compression, or pack with `tar --dereference --hard-dereference`.",
         )
     try:

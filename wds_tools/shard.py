@@ -166,7 +166,7 @@ def _samples(
     try:
         yield from group(pieces, url=feed.url, notes=notes, on_bad=on_bad)
     except TruncatedShardError as error:
-        last = "no sample is whole" if notes.last_key is None else f"the last whole sample is {ascii(notes.last_key)}"
+        last = "no sample is whole" if notes.last_key is None else f"the last whole sample is {notes.last_key!a}"
         error.problem += f"; {last}"
         raise error.at(url=feed.url)
     _say(feed.url, notes)

@@ -1,5 +1,6 @@
 """The tar format: blocks (`headers`), members (`walk`, and `plain` for speed), where bytes come from (`feed`), links,
-compression, and the writer's side (`write`)."""
+compression, and the writer's side (`write`).
+"""
 
 from wds_tools.tar.notes import ShardNotes
 from wds_tools.tar.walk import Kind, Member, walk, walk_source, walk_stream

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from typing import NamedTuple
-from zlib import adler32
 
 from wds_tools.errors import HeaderError
 

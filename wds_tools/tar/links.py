@@ -74,4 +74,4 @@ def _target(link: Member) -> str:
 
 def _refused(link: Member, why: str) -> MemberError:
     what = "symbolic link" if link.kind == "symlink" else "hard link"
-    return MemberError(f"the {what} {ascii(link.name)} -> {ascii(link.link)} {why}", offset=link.header, cure=_CURE)
+    return MemberError(f"the {what} {link.name!a} -> {link.link!a} {why}", offset=link.header, cure=_CURE)

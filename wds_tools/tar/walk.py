@@ -129,7 +129,7 @@ class Walk:
         """
         end = self._feed.size
         if end is not None and member.stop > end:
-            raise self._cut(end, f"inside the member {ascii(member.name)} ({member.size} bytes from {member.data} on)")
+            raise self._cut(end, f"inside the member {member.name!a} ({member.size} bytes from {member.data} on)")
 
     def _skip_zeros(self) -> int | None:
         """Where the next header is, behind zero blocks if there are any; None at the end."""

@@ -23,7 +23,10 @@ END = bytes(2 * BLOCK)
 
 _LARGE = 1 << 33
 _PAX_NAME = b"././@PaxHeader"
-_BLANK = 8 * 32
+# Name, mode, owner, group, size, mtime; and what follows the checksum: type, link, magic, names, device, prefix, rest.
+_ZERO = b"0000000\x00"
+_HEAD = b"%b%07o\x00" + 2 * _ZERO + b"%011o\x00%011o\x00"
+_TAIL = b"%b" + bytes(100) + b"ustar\x00" + b"00" + bytes(64) + 2 * _ZERO + b"%b" + bytes(12)
 
 
 def padding(size: int) -> bytes:
@@ -54,15 +57,15 @@ def member_header(name: str, size: int, *, mode: int = 0o644, mtime: int = 0) ->
     """
     raw = _name_bytes(name)
     if not (0 <= size < 1 << 62 and 0 <= mode < 1 << 21 and 0 <= mtime < _LARGE):
-        raise ValueError(f"size {size}, mode {mode:#o} or mtime {mtime} of the member {ascii(name)} is out of range")
-    if len(raw) <= 100 and size < _LARGE and raw.isascii():
-        return _block(raw, b"", size, b"0", mode, mtime)
-    folder, base = _split(raw)
-    if base and size < _LARGE and raw.isascii():
-        return _block(base, folder, size, b"0", mode, mtime)
-    return _extension(raw, size, fits=bool(base)) + _block(
-        raw[:100], b"", size if size < _LARGE else 0, b"0", mode, mtime
-    )
+        raise ValueError(f"size {size}, mode {mode:#o} or mtime {mtime} of the member {name!a} is out of range")
+    if raw.isascii() and size < _LARGE:
+        if len(raw) <= 100:
+            return _block(raw, size, mode, mtime)
+        if (slash := _cut(raw)) > 0:
+            return _block(raw[slash + 1 :], size, mode, mtime, prefix=raw[:slash])
+    records = _records(raw, size)
+    extension = _block(_PAX_NAME, len(records), 0o644, 0, kind=b"x") + records + padding(len(records))
+    return extension + _block(raw[:100], size if size < _LARGE else 0, mode, mtime)
 
 
 def _name_bytes(name: str) -> bytes:
@@ -70,29 +73,26 @@ def _name_bytes(name: str) -> bytes:
         raw = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise KeyRefusedError(
-            f"the member name {ascii(name)} cannot be written as UTF-8", cure="Choose a name without surrogates."
+            f"the member name {name!a} cannot be written as UTF-8", cure="Choose a name without surrogates."
         ) from error
     if not raw or 0 in raw:
-        raise KeyRefusedError(f"the member name {ascii(name)} is empty or holds NUL", cure="Choose another name.")
+        raise KeyRefusedError(f"the member name {name!a} is empty or holds NUL", cure="Choose another name.")
     return raw
 
 
-def _split(raw: bytes) -> tuple[bytes, bytes]:
-    """Prefix (at most 155 bytes) and name (1 to 100) with a slash between, or no name where they do not fit."""
-    if len(raw) <= 100:
-        return b"", raw
+def _cut(raw: bytes) -> int:
+    """The slash between a prefix of at most 155 bytes and a name of 1 to 100; 0 where there is none."""
     slash = raw.rfind(b"/", 1, 156)
-    base = raw[slash + 1 :]
-    return (raw[:slash], base) if slash > 0 and len(base) <= 100 else (b"", b"")
+    return slash if slash > 0 and 1 <= len(raw) - slash - 1 <= 100 else 0
 
 
-def _extension(raw: bytes, size: int, *, fits: bool) -> bytes:
+def _records(raw: bytes, size: int) -> bytes:
     records = b""
-    if not fits or not raw.isascii():
+    if len(raw) > 100 or not raw.isascii():
         records += _binary(raw) + _record(b"path", raw)
     if size >= _LARGE:
         records += _record(b"size", b"%d" % size)
-    return _block(_PAX_NAME, b"", len(records), b"x", 0o644, 0) + records + padding(len(records))
+    return records
 
 
 def _binary(raw: bytes) -> bytes:
@@ -111,8 +111,9 @@ def _record(keyword: bytes, value: bytes) -> bytes:
     return b"%d %b=%b\n" % (length, keyword, value)
 
 
-def _block(name: bytes, prefix: bytes, size: int, kind: bytes, mode: int, mtime: int) -> bytes:
-    head = b"%b%07o\00000000\00000000\0%011o\0%011o\0" % (name.ljust(100, b"\0"), mode, size, mtime)
-    tail = b"%b%bustar\00000%b%b%b" % (kind, bytes(100), bytes(64), b"0000000\0" * 2, prefix.ljust(167, b"\0"))
-    checksum = (adler32(tail, adler32(head)) & 0xFFFF) - 1 + _BLANK
-    return b"%b%06o\0 %b" % (head, checksum, tail)
+def _block(name: bytes, size: int, mode: int, mtime: int, *, prefix: bytes = b"", kind: bytes = b"0") -> bytes:
+    head = _HEAD % (name.ljust(100, b"\x00"), mode, size, mtime)
+    tail = _TAIL % (kind, prefix.ljust(155, b"\x00"))
+    # adler32's low half is one more than the byte sum; the checksum counts its own field as eight spaces.
+    checksum = (adler32(tail, adler32(head)) & 0xFFFF) - 1 + 8 * 32
+    return b"%b%06o\x00 %b" % (head, checksum, tail)
