@@ -95,5 +95,5 @@ def _came_back(key: str, field: str, url: str, offset: int) -> GroupingError:
 def _refuse(fault: DataError, notes: ShardNotes, on_bad: OnBad | None) -> None:
     if on_bad is None:
         raise fault
-    notes.refused += 1
+    notes.saw_fault(fault)
     on_bad(fault)

@@ -22,7 +22,7 @@ __all__ = ["MAX_FIELD", "MAX_KEY", "check_field", "check_key", "is_litter", "is_
 MAX_KEY = 1024
 """Bytes of UTF-8. Every reader tried takes 300 and more; `tar x` needs 255 or less between two slashes."""
 MAX_FIELD = 128
-"""Bytes of UTF-8; with a key of 255 bytes and less the file name may be too long for a file system, not for a reader."""
+"""Bytes of UTF-8."""
 
 _METADATA = re.compile(r"__[^/]*__(?:$|/)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -85,10 +85,10 @@ def check_field(field: str) -> None:
         raise FieldRefusedError(f"the field name {field!a} {problem}", cure=cure)
 
 
-_Fault = tuple[str, str] | None
+_Fault = tuple[str, str] | None  # what is wrong, and the cure
 
 
-def _key_fault(key: str) -> _Fault:
+def _key_fault(key: object) -> _Fault:
     if not isinstance(key, str):
         return f"is of type {type(key).__name__}, not str", "Give a str, such as f'{number:08d}'."
     if not key:
@@ -141,7 +141,7 @@ def _clash(key: str) -> _Fault:
     return None
 
 
-def _field_fault(field: str) -> _Fault:
+def _field_fault(field: object) -> _Fault:
     if not isinstance(field, str):
         return f"is of type {type(field).__name__}, not str", "Give a str, such as 'jpg' or 'cls'."
     if not field:
@@ -150,8 +150,12 @@ def _field_fault(field: str) -> _Fault:
         return "holds a slash", "Put folders into the key."
     if "" in field.split("."):
         return "begins or ends with a dot, or has two in a row", f"Write {'.'.join(filter(None, field.split('.')))!r}."
+    return _text_fault(field, MAX_FIELD, "field name") or _field_clash(field)
+
+
+def _field_clash(field: str) -> _Fault:
     if field != field.lower():
         return "has upper-case letters, which readers lower", f"Write {field.lower()!r}."
     if field.startswith("__") or field.endswith("__"):
         return "begins or ends with '__', which is kept for metadata", "Leave out the '__'."
-    return _text_fault(field, MAX_FIELD, "field name")
+    return None

@@ -58,7 +58,7 @@ def data_pieces(feed: Feed, steps: Walk, targets: Targets | None, notes: ShardNo
 
 
 def header_pieces(feed: Feed, steps: Walk, notes: ShardNotes) -> Iterator[Piece]:
-    """The pieces without data: the value is the offset of the member's header. Links and sparse members are not judged."""
+    """The pieces without data: values are offsets of headers. Links and sparse members are not judged."""
     while True:
         begin = steps.position
         window = feed.fill(begin, BLOCK)

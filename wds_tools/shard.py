@@ -68,7 +68,8 @@ def parse_sample(buffer: BytesLike, *, url: str, offset: int, targets: Targets |
             passed over.
         url: the shard, for `__url__` and for messages.
         offset: where `buffer` begins in the shard.
-        targets: `link_targets` of the shard, for links that leave the sample; without it only those inside are followed.
+        targets: `link_targets` of the shard, for links that leave the sample; without it only those inside it are
+            followed.
 
     Raises:
         StaleIndexError: the bytes hold another number of samples than one.
@@ -127,7 +128,7 @@ def iter_samples(
 def iter_stream(
     stream: Readable, *, url: str = "", notes: ShardNotes | None = None, on_bad: OnBad | None = None
 ) -> Iterator[RawSample]:
-    """The samples of an uncompressed shard that arrives as a binary stream. As `iter_samples`, but links are refused."""
+    """The samples of an uncompressed shard that arrives as a stream. As `iter_samples`, but links are refused."""
     return _samples(StreamFeed(stream, url=url), None, notes, on_bad)
 
 
@@ -168,7 +169,7 @@ def _samples(
     except TruncatedShardError as error:
         last = "no sample is whole" if notes.last_key is None else f"the last whole sample is {notes.last_key!a}"
         error.problem += f"; {last}"
-        raise error.at(url=feed.url)
+        raise
     _say(feed.url, notes)
 
 
@@ -199,7 +200,7 @@ def _compression(source: Source) -> str | None:
 def _read(source: Source, offset: int, size: int) -> BytesLike:
     if offset + size > source.size():
         raise TruncatedShardError(
-            f"the shard ends at byte {source.size()}, before the data of a link's target ({size} bytes from {offset} on)",
+            f"the shard ends at byte {source.size()}, before a link's target ({size} bytes from {offset} on)",
             url=source.url,
             offset=source.size(),
             cure="It was cut while it was copied or written: copy it again.",

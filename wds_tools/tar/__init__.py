@@ -1,6 +1,4 @@
-"""The tar format: blocks (`headers`), members (`walk`, and `plain` for speed), where bytes come from (`feed`), links,
-compression, and the writer's side (`write`).
-"""
+"""The tar format: blocks, members, where bytes come from, links, compression, and the writer's side of it."""
 
 from wds_tools.tar.notes import ShardNotes
 from wds_tools.tar.walk import Kind, Member, walk, walk_source, walk_stream

@@ -11,6 +11,7 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
 import zlib
 from typing import Any, Protocol
 
@@ -59,9 +60,7 @@ class Decompressed:
                 url=self.url,
                 cure="The shard was cut while it was copied or written: copy it again.",
             ) from error
-        except Exception as error:
-            if not self._is_damage(error):
-                raise
+        except _damages() as error:
             raise self._damaged(error) from error
 
     def close(self) -> None:
@@ -77,7 +76,7 @@ class Decompressed:
             return lzma.LZMAFile(buffered)
         return self._open_zstd(buffered)
 
-    def _open_zstd(self, buffered: io.BufferedReader) -> _Stream:
+    def _open_zstd(self, buffered: Any) -> _Stream:
         try:
             import zstandard
         except ImportError as error:
@@ -91,17 +90,19 @@ class Decompressed:
         )
         return stream
 
-    def _is_damage(self, error: Exception) -> bool:
-        return (
-            isinstance(error, (zlib.error, lzma.LZMAError, OSError, ValueError)) or type(error).__name__ == "ZstdError"
-        )
-
     def _damaged(self, error: Exception) -> ShardError:
         return ShardError(
             f"the {self.compression} data are damaged before byte {self._raw.tell()}: {error}",
             url=self.url,
             cure="Copy the shard again, or make it again.",
         )
+
+
+def _damages() -> tuple[type[Exception], ...]:
+    """What the decompressors raise on damage. zstandard is loaded when one of its streams is open, or not needed."""
+    zstandard = sys.modules.get("zstandard")
+    zstd = () if zstandard is None else (zstandard.ZstdError,)
+    return (OSError, ValueError, zlib.error, lzma.LZMAError, *zstd)
 
 
 class _SourceStream(io.RawIOBase):

@@ -101,7 +101,7 @@ class SourceFeed:
 
 
 class StreamFeed:
-    """A feed over a binary stream of unknown length. Memory grows with what arrives, never with what a header declares."""
+    """A feed over a stream of unknown length. Memory grows with what arrives, not with what a header declares."""
 
     def __init__(self, stream: Readable, *, url: str = "") -> None:
         self.url = url

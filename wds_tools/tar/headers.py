@@ -2,11 +2,7 @@
 
 Formats: v7, POSIX ustar (with prefix), PAX (`x`, `g`), GNU (`L`, `K`, base-256 numbers, sparse). Sources:
 POSIX.1-2017 "pax", GNU tar's "Basic Tar Format". Where writers disagree with both, Python's tarfile is followed, since
-webdataset reads with it: signed checksums are taken, and a `\\0` type whose name ends with a slash is a folder.
-
-Checksums are compared through `zlib.adler32`, whose low 16 bits are the byte sum plus one, modulo 65521: 0.2
-microseconds a header where `sum` needs 4. Two sums that differ by 65521 would pass for equal; the sum of a header
-without 130 bytes above 127 does not reach that, and `parse` compares the true sums.
+webdataset reads with it: signed checksums are taken, and a NUL type whose name ends with a slash is a folder.
 """
 
 from __future__ import annotations

@@ -41,10 +41,15 @@ class ShardNotes:
     """The shard ends at a member's end, without the two zero blocks."""
     refused: int = 0
     """Samples that were left out because of an error."""
+    first_fault: str | None = None
 
     def saw_sample(self, key: str) -> None:
         self.samples += 1
         self.last_key = key
+
+    def saw_fault(self, fault: Exception) -> None:
+        self.refused += 1
+        self.first_fault = self.first_fault or str(fault)
 
     def saw_nameless(self, name: str) -> None:
         self.nameless += 1
@@ -58,7 +63,7 @@ class ShardNotes:
         phrases = (
             (self.nameless, f"{self.nameless} files whose names make no sample ({names}{more})"),
             (self.devices, f"{self.devices} entries that are no files"),
-            (self.refused, f"{self.refused} samples left out"),
+            (self.refused, f"{self.refused} samples left out (the first: {self.first_fault})"),
             (
                 self.archives > 1,
                 f"{self.archives} archives one behind the other, all read; other readers stop after the first",

@@ -5,6 +5,10 @@ size, no prefix, and a UTF-8 name of which the name rule makes a sample. The loo
 anything else, and `walk.Walk` (slower, complete, with all the errors) takes that one. So nothing is decided here that
 is not decided there as well, and this function may be replaced by one in C with the same flat signature.
 
+Checksums are compared through `zlib.adler32`, whose low 16 bits are the byte sum plus one, modulo 65521: 0.2
+microseconds a header where `sum` needs 4. Sums that differ by 65521 pass for equal, in one damaged header of 65,521
+at the very most; `headers.parse` compares the sums themselves.
+
 Measured on 2 shared cores with Python 3.11: 1.4 microseconds a member, of which 0.3 are the checksum.
 """
 
