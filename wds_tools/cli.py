@@ -1,0 +1,139 @@
+"""The `wds` command: a table of commands, each loaded when it is called.
+
+The commands live in three packages that do not import each other, and some need torch. So the root knows them by
+import string and one line of help, which keeps `wds --help` and a mistyped command at a tenth of a second, and lets a
+test hold the table against the commands themselves.
+
+What all commands share is decided here, once:
+
+- stdout is the answer, stderr the progress and the complaints;
+- exit status 0 done, 1 found something wrong, 2 used wrongly; as for other Unix programs 130 is stopped by Ctrl-C, 143
+  ended by SIGTERM, and 141 that whoever read the output went away (`wds ls ... | head`);
+- an error of ours, or of the file system, is one line that begins with `wds:`; a traceback is a bug of ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from . import __version__
+from .errors import ShardstreamError, UsageError
+
+__all__ = ["COMMANDS", "CommandEntry", "main", "root"]
+
+
+class CommandEntry(NamedTuple):
+    """Where a command lives, and the line that `wds --help` shows for it."""
+
+    target: str
+    help: str
+    hidden: bool = False
+
+
+COMMANDS: dict[str, CommandEntry] = {
+    "pack": CommandEntry("shardwriter.cli:pack", "Pack a folder of class folders into shards."),
+    "index": CommandEntry("wds_tools.cli_index:index", "Make the listing and offsets of shards made elsewhere."),
+    "info": CommandEntry("wds_tools.cli_info:info", "Say what a dataset holds."),
+    "ls": CommandEntry("wds_tools.cli_ls:ls", "List the samples of shards."),
+    "cat": CommandEntry("wds_tools.cli_cat:cat", "Write out one field, or show one sample."),
+    "verify": CommandEntry("wds_tools.cli_verify:verify_command", "Read everything and list all that is wrong."),
+    "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
+    "demo-pictures": CommandEntry("wds_tools.demo:demo_pictures", "Make the demo's pictures.", hidden=True),
+    "demo-train": CommandEntry("loaders.torch.demo:train", "Train the demo's model.", hidden=True),
+}
+
+
+class _Root(click.Group):
+    """A group whose commands are imported on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        entry = COMMANDS.get(cmd_name)
+        return _load(entry) if entry else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            shown = [known for known, entry in COMMANDS.items() if not entry.hidden]
+            near = difflib.get_close_matches(name, shown, n=1, cutoff=0.0)[0]
+            ctx.fail(f"There is no command {name!r}. The nearest is {near!r}; `wds --help` lists all.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items() if not entry.hidden])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # Translated here and not around main(): click takes every EOFError for a Ctrl-D, and truncated shards are
+        # EOFErrors too.
+        try:
+            return super().invoke(ctx)
+        except ShardstreamError as error:
+            _complain(ctx, str(error), 2 if isinstance(error, UsageError) else 1)
+        except KeyboardInterrupt:
+            _complain(ctx, "stopped", 130)
+        except BrokenPipeError:
+            _give_stdout_away()
+            ctx.exit(141)
+        except OSError as error:
+            _complain(ctx, _described(error), 1)
+
+
+@click.command(
+    cls=_Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="`wds COMMAND --help` shows an example of each. Start with `wds demo`.",
+)
+@click.version_option(__version__, prog_name="wds")
+def root() -> None:
+    """Pictures and labels as plain WebDataset tar shards: make, check and look into them."""
+
+
+def main() -> NoReturn:
+    """The console script."""
+    signal.signal(signal.SIGTERM, _end_tidily)
+    root.main(prog_name="wds")
+    sys.exit(0)
+
+
+def _end_tidily(number: int, frame: object) -> NoReturn:
+    """A scheduler's SIGTERM runs the `with` blocks and finally clauses, as Ctrl-C does."""
+    del frame
+    raise SystemExit(128 + number)
+
+
+def _complain(ctx: click.Context, message: str, status: int) -> NoReturn:
+    click.echo(f"wds: {message}", err=True)
+    ctx.exit(status)
+
+
+def _load(entry: CommandEntry) -> click.Command:
+    module, _, name = entry.target.partition(":")
+    command = getattr(importlib.import_module(module), name)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{entry.target} is no click command")
+    return command
+
+
+def _give_stdout_away() -> None:
+    # Python flushes stdout once more at exit, which would complain again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _described(error: OSError) -> str:
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{what}: {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else what

@@ -1,0 +1,131 @@
+"""`wds cat`: one field's bytes, or one sample to look at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from . import addresses, cli_options
+from .contents import find, printable, read_range
+from .dataset import open_dataset
+from .errors import MissingFieldError, ShardstreamError, UsageError
+from .listing import LISTING_NAME, read_listing
+from .sample import KEY, SPECIAL, URL, BytesLike, RawSample
+from .sources.resolve import open_source
+from .urls import expand
+
+__all__ = ["cat"]
+
+SHOWN = 300
+"""Characters of a value; a caption fits, a page does not."""
+
+EPILOG = """\b
+Examples:
+  wds cat data/train n01440764/00001
+  wds cat data/train '#17' jpg > picture.jpg
+  wds cat data/train n01440764/00001 json | jq .
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("urls", nargs=1)
+@click.argument("key")
+@click.argument("field", required=False)
+def cat(urls: str, key: str, field: str | None) -> None:
+    """Write out one field, or show one sample.
+
+    With FIELD, its bytes go to stdout as they lie in the shard. Without, every field is shown in a line, decoded. KEY
+    is a sample's key, or #17 for the sample with that number, counted from 0, which an index finds at once.
+    """
+    sample = _numbered(urls, key) if key.startswith("#") else _keyed(urls, key)
+    if field is None:
+        for line in _shown(sample):
+            click.echo(line)
+        return
+    name = field.lower()
+    if name not in sample or name in SPECIAL:
+        present = ", ".join(printable(each) for each in sample if each not in SPECIAL)
+        raise MissingFieldError(
+            "the sample has no such field", url=sample[URL], key=sample[KEY], field=field, cure=f"It has {present}."
+        )
+    out = sys.stdout.buffer
+    out.write(sample[name])
+    out.flush()
+
+
+def _numbered(urls: str, text: str) -> RawSample:
+    if not text[1:].isdecimal():
+        raise UsageError(f"{text!r} is no number of a sample", cure="The first one is #0; a key has no # in front.")
+    number, dataset = int(text[1:]), open_dataset(urls)
+    if number >= len(dataset):
+        raise UsageError(f"there is no sample {text}", cure=f"The last one is #{len(dataset) - 1}.")
+    shard, begin, end = (int(each[0]) for each in dataset.locate([number]))
+    with open_source(dataset.urls[shard]) as source:
+        dataset.check_shard(shard, source)
+        return read_range(source, begin, end)
+
+
+def _keyed(urls: str, key: str) -> RawSample:
+    shards = expand(urls)
+    for shard in shards:
+        with open_source(shard) as source:
+            sample = find(source, key)
+        if sample is not None:
+            return sample
+    raise UsageError(
+        f"none of {len(shards):,} shards has the key {key!r}", cure="`wds ls` lists the keys; #17 finds by number."
+    )
+
+
+def _shown(sample: RawSample) -> Iterator[str]:
+    names = [name for name in sample if name not in SPECIAL]
+    width = max(map(len, [*map(printable, names), "shard"]))
+    yield f"{'key':<{width}}  {printable(sample[KEY])}"
+    yield f"{'shard':<{width}}  {printable(sample[URL])}"
+    for name in names:
+        size = cli_options.size(len(sample[name]))
+        yield f"{printable(name):<{width}}  {size:>10}  {_value(name, sample[name], sample[URL])}"
+
+
+def _value(name: str, data: BytesLike, shard: str) -> str:
+    from . import codec
+
+    kind = codec.kind_of(name)
+    try:
+        if kind == "picture":
+            return _picture(data)
+        if kind in {"bytes", "pickle"}:
+            return _short(repr(bytes(data[:SHOWN])))
+        value = codec.decode_field(name, data)
+    except ShardstreamError as error:
+        return f"cannot be read: {printable(error.problem)}"
+    if kind == "int":
+        return _with_class(int(str(value)), shard)
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    return f"{dtype} {tuple(shape)}" if shape and dtype is not None else _short(repr(value))
+
+
+def _picture(data: BytesLike) -> str:
+    from .pictures.facts import read_facts
+
+    facts = read_facts(data)
+    turned = "" if facts.orientation == 1 else f", EXIF orientation {facts.orientation}"
+    passes = ", progressive" if facts.progressive else ""
+    return f"{facts.format} {facts.width}x{facts.height} {facts.mode}{passes}{turned}"
+
+
+def _with_class(label: int, shard: str) -> str:
+    """The label, with its class's name where the listing beside the shard has one."""
+    try:
+        names = read_listing(addresses.join(shard, LISTING_NAME)).facts.get("classes")
+    except ShardstreamError:
+        return str(label)
+    if not isinstance(names, list) or not 0 <= label < len(names):
+        return str(label)
+    return f"{label} ({printable(str(names[label]))})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]} ... ({len(text):,} characters)"

@@ -1,0 +1,55 @@
+"""`wds index`: the listing and the offsets of shards that were made elsewhere."""
+
+from __future__ import annotations
+
+import click
+
+from . import cli_options, progress
+from .contents import printable
+from .make_index import IndexedFolder, make_index
+from .urls import expand
+
+__all__ = ["index"]
+
+EPILOG = """\b
+Examples:
+  wds index /data/imagenet-shards
+  wds index 'data/train-*.tar' --dali
+  wds index --force /data/imagenet-shards/dataset.json
+"""
+
+
+@click.command(epilog=EPILOG)
+@cli_options.urls
+@click.option("--dali", is_flag=True, help="Write DALI's NAME.idx beside each shard too, as wds2idx does.")
+@click.option("--energon", is_flag=True, help="Write Energon's NAME.tar.idx beside each shard too.")
+@click.option("--force", is_flag=True, help="Scan again, and replace a listing that is there.")
+@cli_options.as_json
+def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_json: bool) -> None:
+    """Make the listing and offsets of shards made elsewhere.
+
+    Every shard is scanned, headers only. dataset.json and dataset.offsets.npy then lie in the shards' folder, and
+    whoever opens the shards or the folder finds them: nothing has to be scanned again, and training starts at once.
+    Shards that `wds pack` made have them already.
+    """
+    with progress.bar("indexing", total=None if force else len(expand(urls)), unit="shards") as bar:
+        made = make_index(urls, force=force, dali=dali, energon=energon, advance=bar.advance)
+    if as_json:
+        cli_options.echo_json([_facts(each) for each in made])
+        return
+    for each in made:
+        for shard, notes in each.notes.items():
+            click.echo(f"note: {printable(shard)}: {'; '.join(notes)}", err=True)
+        what = f"{each.samples:,} samples in {each.shards:,} shards, {cli_options.size(each.bytes)}"
+        click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
+
+
+def _facts(made: IndexedFolder) -> dict[str, object]:
+    return {
+        "listing": str(made.listing),
+        "made": made.made,
+        "shards": made.shards,
+        "samples": made.samples,
+        "bytes": made.bytes,
+        "notes": dict(made.notes),
+    }

@@ -1,0 +1,57 @@
+"""`wds ls`: the samples of shards, one line each, as they are found."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import posixpath
+from collections.abc import Iterator
+
+import click
+
+from . import cli_options
+from .contents import Entry, contents, printable
+from .sources.resolve import open_source
+from .urls import expand
+
+__all__ = ["ls"]
+
+EPILOG = """\b
+Examples:
+  wds ls shardstream-demo/shards/train
+  wds ls --long 'data/train-{000000..000007}.tar' | sort -n
+  wds ls --json data/ | jq -r 'select(.fields.jpg > 1000000) | .key'
+"""
+
+
+@click.command(epilog=EPILOG)
+@cli_options.urls
+@click.option("-n", "--number", type=click.IntRange(min=0), metavar="N", help="Stop after N samples.")
+@click.option("-l", "--long", is_flag=True, help="With the shard, the offset in it, and the bytes of all fields.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def ls(urls: tuple[str, ...], *, number: int | None, long: bool, as_json: bool) -> None:
+    """List the samples of shards.
+
+    One line a sample: its key, then each field with its bytes. Only headers are read, and a damaged shard is listed up
+    to the damage. URLS are shards, patterns with braces or *, folders, or a dataset.json.
+    """
+    for entry in itertools.islice(_entries(expand(urls)), number):
+        click.echo(_json(entry) if as_json else _line(entry, long=long))
+
+
+def _entries(shards: list[str]) -> Iterator[Entry]:
+    for shard in shards:
+        with open_source(shard) as source:
+            yield from contents(source)
+
+
+def _line(entry: Entry, *, long: bool) -> str:
+    fields = " ".join(f"{printable(name)}:{'link' if size is None else size}" for name, size in entry.fields.items())
+    line = f"{printable(entry.key)}\t{fields}"
+    return (
+        f"{entry.offset:>12}\t{entry.bytes:>10}\t{printable(posixpath.basename(entry.url))}\t{line}" if long else line
+    )
+
+
+def _json(entry: Entry) -> str:
+    return json.dumps({"url": entry.url, "key": entry.key, "offset": entry.offset, "fields": entry.fields})

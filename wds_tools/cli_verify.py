@@ -1,0 +1,56 @@
+"""`wds verify`: everything read, and all that is wrong in a line each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from . import cli_options, progress
+from .contents import printable
+from .verify import Problem, Verification, verify
+
+__all__ = ["verify_command"]
+
+EPILOG = """\b
+Examples:
+  wds verify shardstream-demo/shards/train
+  wds verify --decode 'data/train-*.tar' || mail -s 'bad shards' me
+  wds verify --json data/dataset.json | jq '.problems[].key'
+
+Exit status: 0 all sound, 1 something is wrong, 2 used wrongly.
+"""
+
+
+@click.command("verify", epilog=EPILOG)
+@cli_options.urls
+@click.option("--decode", is_flag=True, help="Decode every field of every sample too, pictures wholly.")
+@cli_options.as_json
+@click.pass_context
+def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, as_json: bool) -> None:
+    """Read everything and list all that is wrong.
+
+    Every shard is read from end to end and held against its listing, offsets and sidecars. Each problem is a line with
+    shard, offset, key and field as far as there are, and what to do.
+    """
+
+    def show(problem: Problem) -> None:
+        if not as_json:
+            click.echo(str(problem))
+
+    with progress.bar("verifying", unit="samples") as bar:
+        result = verify(urls, decode=decode, advance=bar.advance, found=show)
+    if as_json:
+        cli_options.echo_json(dataclasses.asdict(result))
+    else:
+        _summarise(result)
+    ctx.exit(1 if result.problems else 0)
+
+
+def _summarise(result: Verification) -> None:
+    for shard, notes in result.notes.items():
+        click.echo(f"note: {printable(shard)}: {'; '.join(notes)}")
+    problems = len(result.problems)
+    verdict = "all sound" if not problems else f"{problems:,} problem{'s' if problems > 1 else ''}"
+    size = cli_options.size(result.bytes)
+    click.echo(f"{result.shards:,} shards, {result.samples:,} samples, {size} read: {verdict}")

@@ -1,0 +1,192 @@
+"""What a dataset holds, from its index and a bounded look: what `wds info` shows.
+
+Shards, samples and bytes are those of the whole dataset. For the fields a few shards (first, last, and between) are
+opened and some of their samples read, so a dataset of 20,000 shards is described as fast as one of ten; where the
+listing counts the fields itself, its counts are given instead. Notes are about the shards that were looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import codec
+from .contents import read_range
+from .dataset import Dataset, open_dataset
+from .errors import ShardstreamError
+from .listing import LISTING_NAME
+from .pictures.facts import read_facts
+from .sample import SPECIAL, RawSample
+from .shard import scan
+from .sidecars import dali_path, energon_path
+from .sources.base import Source
+from .sources.resolve import open_source
+from .urls import Urls, places
+
+__all__ = ["Description", "FieldFacts", "describe"]
+
+SHARDS_LOOKED_AT = 4
+SAMPLES_A_SHARD = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldFacts:
+    """One field, in the samples looked at.
+
+    Attributes:
+        kind: how it is decoded ("picture", "int", ...).
+        samples: how many of the samples looked at have it.
+        mean_bytes: of those.
+        pictures: formats with how often they came, and the mean width and height of the pictures; empty otherwise.
+    """
+
+    kind: str
+    samples: int
+    mean_bytes: float
+    pictures: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What there is.
+
+    Attributes:
+        shards: how many.
+        samples: in all of them.
+        bytes: of their files.
+        smallest, largest: samples of the smallest and the largest shard.
+        index: where the samples' places are known from.
+        name: of the dataset, as its listing says.
+        classes: names by label; None where the listing does not know.
+        shuffled: whether the samples lie in shuffled order; None where the listing does not know.
+        field_counts: samples with each field in the whole dataset, where the listing has counted; else empty.
+        looked_at: samples that `fields` is about.
+        fields: what the samples looked at hold.
+        notes: what else was seen, by shard.
+    """
+
+    shards: int
+    samples: int
+    bytes: int
+    smallest: int
+    largest: int
+    index: str
+    name: str | None
+    classes: Sequence[str] | None
+    shuffled: bool | None
+    field_counts: Mapping[str, int]
+    looked_at: int
+    fields: Mapping[str, FieldFacts]
+    notes: Mapping[str, Sequence[str]]
+
+
+def describe(urls: Urls) -> Description:
+    """Look at the dataset that `urls` mean.
+
+    Raises:
+        ShardstreamError: as `dataset.open_dataset`; and UnavailableError for a shard that cannot be read.
+    """
+    index = _index_of(urls)  # before opening, which may write to the cache
+    dataset = open_dataset(urls)
+    samples: list[RawSample] = []
+    notes: dict[str, Sequence[str]] = {}
+    for shard in _chosen(len(dataset.urls)):
+        with open_source(dataset.urls[shard]) as source:
+            dataset.check_shard(shard, source)
+            if warnings := _warnings(source):
+                notes[source.url] = warnings
+            samples += _read_some(dataset, shard, source)
+    counts = dataset.listing.get("fields")
+    return Description(
+        shards=len(dataset.urls),
+        samples=len(dataset),
+        bytes=int(dataset.sizes.sum()),
+        smallest=int(dataset.counts.min()),
+        largest=int(dataset.counts.max()),
+        index=index,
+        name=dataset.listing.get("name"),
+        classes=dataset.classes,
+        shuffled=dataset.shuffled,
+        field_counts=counts if isinstance(counts, dict) else {},
+        looked_at=len(samples),
+        fields=_fields(samples),
+        notes=notes,
+    )
+
+
+def _index_of(urls: Urls) -> str:
+    kinds = set()
+    for place in places(urls):
+        beside = Path(place.url).parent / LISTING_NAME
+        if place.listing or beside.is_file():
+            kinds.add(f"the listing {place.url if place.listing else beside}")
+        elif os.path.exists(energon_path(place.url)):  # noqa: PTH110
+            kinds.add("Energon's .tar.idx files")
+        elif os.path.exists(dali_path(place.url)):  # noqa: PTH110
+            kinds.add("DALI's .idx files")
+        else:
+            kinds.add("a scan, kept in the cache directory (`wds index` keeps it beside the shards)")
+    return ", ".join(sorted(kinds))
+
+
+def _chosen(shards: int) -> list[int]:
+    steps = SHARDS_LOOKED_AT - 1
+    return sorted({round(step * (shards - 1) / steps) for step in range(SHARDS_LOOKED_AT)})
+
+
+def _warnings(source: Source) -> list[str]:
+    try:
+        return scan(source).notes.warnings()
+    except ShardstreamError as error:
+        return [f"damaged: {error.problem}"]
+
+
+def _read_some(dataset: Dataset, shard: int, source: Source) -> Iterable[RawSample]:
+    """Evenly spread samples of one shard; one that cannot be read is left to `wds verify`."""
+    count = int(dataset.counts[shard])
+    some = min(count, SAMPLES_A_SHARD)
+    ids = [int(dataset.starts[shard]) + step * count // some for step in range(some)]
+    _, begins, ends = dataset.locate(ids)
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        try:
+            yield read_range(source, begin, end)
+        except ShardstreamError:
+            continue
+
+
+def _fields(samples: Sequence[RawSample]) -> dict[str, FieldFacts]:
+    names = dict.fromkeys(itertools.chain.from_iterable(samples))
+    return {
+        name: _field(name, [sample[name] for sample in samples if name in sample])
+        for name in names
+        if name not in SPECIAL
+    }
+
+
+def _field(name: str, values: Sequence[bytes]) -> FieldFacts:
+    kind = codec.kind_of(name)
+    return FieldFacts(
+        kind=kind,
+        samples=len(values),
+        mean_bytes=sum(map(len, values)) / len(values),
+        pictures=_pictures(values) if kind == "picture" else {},
+    )
+
+
+def _pictures(values: Sequence[bytes]) -> dict[str, object]:
+    formats: Counter[str] = Counter()
+    sizes = []
+    for value in values:
+        try:
+            facts = read_facts(value)
+        except ShardstreamError:
+            formats["unreadable"] += 1
+        else:
+            formats[facts.format] += 1
+            sizes.append((facts.width, facts.height))
+    means = [round(sum(side) / len(sizes)) for side in zip(*sizes, strict=True)]
+    return {"formats": dict(formats)} | ({"mean_width": means[0], "mean_height": means[1]} if means else {})

@@ -1,0 +1,196 @@
+"""Make the listing and the offsets of shards that somebody else wrote, beside them: what `wds index` does.
+
+Every shard is scanned, headers only, a few at a time; sidecars and caches are not believed here, since this is what
+people run when they are in doubt. The listing lies in the shards' folder (one for each folder) as `dataset.json`, or
+under the name of the listing that was given. DALI's and Energon's index files come from the same walk.
+
+A listing that is there and fits is left as it is. One that does not fit is replaced only with `force`, and then keeps
+what a scan cannot know: its name, the classes' names, whether the order is shuffled.
+"""
+
+# Urls and the names of shards are text that comes back as it was given: pathlib would change some.
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .dataset import open_dataset
+from .errors import ListingError, ShardstreamError, TargetError
+from .index import file_facts
+from .listing import LISTING_NAME, ShardRecord, read_listing, write_listing
+from .shard import ShardScan, scan
+from .sidecars import dali_path, energon_path, write_dali, write_energon
+from .sources.pool import map_in_order
+from .sources.resolve import open_source
+from .tar.walk import walk_source
+from .urls import Urls, expand, places
+
+__all__ = ["IndexedFolder", "make_index"]
+
+_NOT_KEPT = {"__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "base", "fields"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedFolder:
+    """What was made for the shards of one folder.
+
+    Attributes:
+        listing: where it lies.
+        made: False where a listing that fits was there already.
+        shards: how many it lists.
+        samples: in all of them.
+        bytes: of their files.
+        notes: what was passed over, by shard; empty for sound shards and where nothing was made.
+    """
+
+    listing: Path
+    made: bool
+    shards: int
+    samples: int
+    bytes: int
+    notes: Mapping[str, Sequence[str]]
+
+
+def make_index(
+    urls: Urls,
+    *,
+    force: bool = False,
+    dali: bool = False,
+    energon: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[IndexedFolder]:
+    """Make what is missing.
+
+    Args:
+        urls: shards, patterns, folders, listings.
+        force: scan again and replace listings, also those that fit. A folder then means all shards in it, whatever its
+            listing says.
+        dali: write `NAME.idx` beside each shard.
+        energon: write `NAME.tar.idx` beside each shard.
+        advance: called with 1 after each shard, from any thread.
+
+    Raises:
+        TargetError: a listing is there that does not fit.
+        ShardError: a shard that is no whole tar, is compressed, or has faults of grouping.
+        NoShardsError, ShardMissingError, UnavailableError: as their names say.
+    """
+    made = []
+    for listing, shards in _by_listing(urls, force=force).items():
+        fits = None if force else _fitting(listing, shards)
+        scans = [] if fits else _scans(shards, advance)
+        if fits:
+            advance(len(shards))
+        made.append(fits or _write(listing, shards, scans))
+        if dali or energon:
+            map_in_order(lambda shard: _write_sidecars(shard, dali=dali, energon=energon), shards)
+    return made
+
+
+def _by_listing(urls: Urls, *, force: bool) -> dict[Path, list[str]]:
+    """The shards that belong into each listing, in order, as absolute paths."""
+    found: dict[Path, list[str]] = {}
+    for place in places(urls):
+        if place.listing:
+            found.setdefault(Path(os.path.abspath(place.url)), []).extend(_listed(place.url, force=force))
+        else:
+            path = os.path.abspath(place.url)
+            found.setdefault(Path(os.path.dirname(path), LISTING_NAME), []).append(path)
+    return {listing: [facts.path for facts in file_facts(shards)] for listing, shards in found.items()}
+
+
+def _listed(listing: str, *, force: bool) -> list[str]:
+    folder = os.path.dirname(os.path.abspath(listing))
+    if force and os.path.basename(listing) == LISTING_NAME:
+        return _shards_in(folder)
+    try:
+        return read_listing(os.path.abspath(listing)).urls
+    except ListingError:
+        if not force:
+            raise
+        return _shards_in(folder)
+
+
+def _shards_in(folder: str) -> list[str]:
+    from . import addresses
+
+    names = sorted(name for name in os.listdir(folder) if addresses.is_shard_name(name))  # noqa: PTH208
+    return [os.path.join(folder, name) for name in names] or expand(os.path.join(folder, "*.tar"))
+
+
+def _fitting(listing: Path, shards: list[str]) -> IndexedFolder | None:
+    """What the listing says, if it is there and fits; None if it is not there."""
+    if not listing.exists():
+        return None
+    cure = "`wds index --force` replaces it."
+    try:
+        dataset = open_dataset(listing)
+    except ShardstreamError as error:
+        raise TargetError(
+            f"a listing is there that does not fit: {error.problem}", url=str(listing), cure=cure
+        ) from error
+    listed = dict(zip(dataset.urls, dataset.sizes.tolist(), strict=True))
+    if listed != {facts.path: facts.size for facts in file_facts(shards)}:
+        raise TargetError("a listing is there that lists other shards than these", url=str(listing), cure=cure)
+    return IndexedFolder(
+        listing=listing,
+        made=False,
+        shards=len(listed),
+        samples=len(dataset),
+        bytes=sum(listed.values()),
+        notes={},
+    )
+
+
+def _scans(shards: list[str], advance: Callable[[int], None]) -> list[ShardScan]:
+    def one(shard: str) -> ShardScan:
+        with open_source(shard) as source:
+            found = scan(source)
+        advance(1)
+        return found
+
+    return map_in_order(one, shards)
+
+
+def _write(listing: Path, shards: list[str], scans: list[ShardScan]) -> IndexedFolder:
+    name, extra = _kept(listing)
+    fields: Counter[str] = Counter()
+    for found in scans:
+        fields.update(found.fields)
+    records = [
+        ShardRecord(
+            url=os.path.relpath(shard, listing.parent), samples=found.samples, bytes=found.size, offsets=found.offsets
+        )
+        for shard, found in zip(shards, scans, strict=True)
+    ]
+    write_listing(listing, records, name=name, extra={**extra, "fields": dict(sorted(fields.items()))})
+    return IndexedFolder(
+        listing=listing,
+        made=True,
+        shards=len(records),
+        samples=sum(record.samples for record in records),
+        bytes=sum(record.bytes for record in records),
+        notes={found.url: warnings for found in scans if (warnings := found.notes.warnings())},
+    )
+
+
+def _kept(listing: Path) -> tuple[str, dict[str, object]]:
+    """The name, and what only the listing knows that is replaced."""
+    try:
+        facts = read_listing(str(listing)).facts
+    except ShardstreamError:
+        return listing.parent.name or "dataset", {}
+    extra = {key: value for key, value in facts.items() if key not in _NOT_KEPT}
+    return str(facts.get("name") or listing.parent.name), extra
+
+
+def _write_sidecars(shard: str, *, dali: bool, energon: bool) -> None:
+    with open_source(shard) as source:
+        if dali:
+            write_dali(Path(dali_path(shard)), walk_source(source))
+        if energon:
+            write_energon(Path(energon_path(shard)), scan(source).offsets)

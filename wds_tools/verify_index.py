@@ -1,0 +1,170 @@
+"""What listings and sidecars say of shards, held against the shards: a part of `verify`.
+
+Of a listing everything is compared: bytes, number of samples, a checksum if it has one ("sha256:..." or wids's md5sum),
+and the place of every sample. So are Energon's and DALI's index files, if they lie beside.
+"""
+
+# Urls are text that comes back as it was given: pathlib would change some.
+# ruff: noqa: PTH100
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from . import addresses
+from .contents import compression
+from .errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
+from .listing import LISTING_NAME, Listing, read_listing
+from .offsets import OffsetArray, map_offsets
+from .shard import scan
+from .sidecar_fit import offsets_from_dali, offsets_from_energon
+from .sidecars import dali_path, energon_path
+from .sources.base import Source
+from .urls import Urls, places, refuse_duplicates
+
+__all__ = ["Expected", "compare", "expectations"]
+
+READ_BYTES = 1 << 20
+SIDECARS = ((energon_path, offsets_from_energon), (dali_path, offsets_from_dali))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a listing says of one shard.
+
+    Attributes:
+        place: the listing.
+        samples: of the shard.
+        size: bytes of its file, -1 where the listing does not say.
+        offsets: uint64 (samples + 1,), None where the listing has no offsets.
+        checksum: such as "sha256:...", None where it has none.
+    """
+
+    place: str
+    samples: int
+    size: int
+    offsets: OffsetArray | None
+    checksum: str | None
+
+
+def expectations(urls: Urls, problem: Callable[[ShardstreamError], None]) -> dict[str, Expected | None]:
+    """The shards that `urls` mean, in order, each with what the listing that was named or lies beside says of it.
+
+    Args:
+        urls: shards, patterns, folders, listings.
+        problem: told of listings that are damaged; shards that only such a listing names cannot be known.
+    """
+    found: dict[str, Expected | None] = {}
+    beside: dict[str, dict[str, Expected]] = {}
+    for place in places(urls):
+        url = os.path.abspath(addresses.path_of(place.url))
+        if place.listing:
+            found.update(_guarded(url, problem))
+            continue
+        listing = addresses.join(url, LISTING_NAME)
+        if listing not in beside:
+            beside[listing] = _guarded(listing, problem) if Path(listing).is_file() else {}
+        found[url] = beside[listing].get(url)
+    refuse_duplicates(list(found))
+    return found
+
+
+def compare(source: Source, samples: int, expected: Expected | None) -> Iterator[ShardstreamError]:
+    """All that does not fit.
+
+    Args:
+        source: the shard, open.
+        samples: that were found in it.
+        expected: what the listing says, None without one.
+    """
+    if expected is not None:
+        yield from _compare_facts(source, samples, expected)
+    if compression(source) is not None:
+        return
+    try:
+        offsets = scan(source).offsets
+    except ShardError:
+        return  # a fault of grouping, known to whoever counted the samples; such a shard has no index
+    if expected is not None and expected.offsets is not None and not np.array_equal(expected.offsets, offsets):
+        yield _stale("the offsets file places its samples elsewhere than they lie", source, expected.place)
+    for path_of, read in SIDECARS:
+        path = path_of(source.url)
+        try:
+            if Path(path).is_file() and not np.array_equal(read(Path(path).read_bytes(), source, place=path), offsets):
+                yield _stale("a sidecar places its samples elsewhere than they lie", source, path)
+        except ListingError as error:
+            yield error.at(url=path)
+
+
+def _guarded(listing: str, problem: Callable[[ShardstreamError], None]) -> dict[str, Expected]:
+    try:
+        return _listed(listing)
+    except (ListingError, UnavailableError) as error:
+        problem(error.at(url=listing))
+        return {}
+
+
+def _listed(place: str) -> dict[str, Expected]:
+    listing = read_listing(place)
+    rows = _rows(listing)
+    checksums = _checksums(place)
+    return {
+        url: Expected(
+            place=place,
+            samples=int(listing.counts[at]),
+            size=int(listing.sizes[at]),
+            offsets=None if rows is None else rows[at],
+            checksum=checksums.get(at),
+        )
+        for at, url in enumerate(listing.urls)
+    }
+
+
+def _rows(listing: Listing) -> list[OffsetArray] | None:
+    if listing.offsets is None:
+        return None
+    counts = listing.counts + 1
+    whole = map_offsets(listing.offsets, length=int(counts.sum())).array
+    return np.split(whole, np.cumsum(counts)[:-1])
+
+
+def _checksums(place: str) -> Mapping[int, str]:
+    """By number of the shard."""
+    entries = json.loads(Path(place).read_bytes()).get("shardlist") or []
+    named = {at: entry.get("checksum") or entry.get("md5sum") for at, entry in enumerate(entries)}
+    return {at: text if ":" in text else f"md5:{text}" for at, text in named.items() if isinstance(text, str) and text}
+
+
+def _compare_facts(source: Source, samples: int, expected: Expected) -> Iterator[ShardstreamError]:
+    for what, stated, found in (("bytes", expected.size, source.size()), ("samples", expected.samples, samples)):
+        if stated not in {found, -1}:
+            yield _stale(f"the listing says {stated:,} {what}, the shard has {found:,}", source, expected.place)
+    if expected.checksum is None:
+        return
+    kind, _, digest = expected.checksum.partition(":")
+    if kind not in hashlib.algorithms_available:
+        yield _stale(f"the listing has a checksum of an unknown kind, {kind!r}", source, expected.place)
+    elif (hashed := _digest(source, kind)) != digest.lower():
+        yield _stale(f"the listing says {kind} {digest}, the shard has {hashed}", source, expected.place)
+
+
+def _digest(source: Source, kind: str) -> str:
+    hashed = hashlib.new(kind, usedforsecurity=False)
+    buffer = memoryview(bytearray(READ_BYTES))
+    for begin in range(0, source.size(), READ_BYTES):
+        part = buffer[: min(READ_BYTES, source.size() - begin)]
+        source.read_into(begin, part)
+        hashed.update(part)
+    return hashed.hexdigest()
+
+
+def _stale(problem: str, source: Source, place: str) -> StaleIndexError:
+    cure = f"Copy the shard again if it was cut or changed, else make the index again: `wds index --force {place}`."
+    return StaleIndexError(problem, url=source.url, cure=cure)
