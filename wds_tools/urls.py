@@ -131,7 +131,7 @@ def _expand_local(text: str, pieces: list[str]) -> Iterator[Place]:
         elif several and not _is_glob(piece):
             found.append(Place(path, addresses.is_listing(path)))
         else:
-            raise _nothing(text, path)
+            raise _nothing(text if not several else f"{piece} (of {text})", path)
     if not exists:
         raise _nothing(text, addresses.path_of(pieces[0]))
     yield from found
@@ -151,7 +151,8 @@ def _expand_folder(folder: str) -> Iterator[Place]:
     if os.path.isfile(listing):
         yield Place(listing, listing=True)
         return
-    names = sorted(name for name in os.listdir(folder) if addresses.is_shard_name(name))
+    with os.scandir(folder) as entries:  # a link that leads nowhere is kept, so that the shard is missed
+        names = sorted(entry.name for entry in entries if addresses.is_shard_name(entry.name) and not entry.is_dir())
     if not names:
         raise _nothing(folder, os.path.join(folder, "*.tar"))
     yield from (Place(os.path.join(folder, name), listing=False) for name in names)

@@ -1,0 +1,91 @@
+"""Errors: printing, pickling, filling in, and the builtin types they also are."""
+
+import inspect
+import pickle
+
+import pytest
+
+from wds_tools import errors
+
+ALL = [value for _, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, errors.ShardstreamError)]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_pickles_with_all_it_knows(kind: type[errors.ShardstreamError]) -> None:
+    error = kind("3 expected, 4 found", url="a.tar", offset=512, key="k", field="jpg", cure="Copy it again")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert (again.problem, again.url, again.offset, again.key, again.field, again.cure) == (
+        "3 expected, 4 found",
+        "a.tar",
+        512,
+        "k",
+        "jpg",
+        "Copy it again",
+    )
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_error_prints_its_message_whatever_builtin_it_also_is(kind: type[errors.ShardstreamError]) -> None:
+    # KeyError prints its repr, OSError its errno: ours print the sentence.
+    assert str(kind("the sentence", url="a.tar", cure="Do this")) == "the sentence (shard a.tar). Do this"
+
+
+def test_all_errors_are_exported() -> None:
+    assert sorted(kind.__name__ for kind in ALL) == sorted(errors.__all__)
+
+
+def test_the_message_names_each_place_that_is_known() -> None:
+    error = errors.PictureError("no JPEG", url="s3://b/x.tar", offset=1024, key="n01/7", field="jpg")
+    assert str(error) == "no JPEG (shard s3://b/x.tar, offset 1024, key n01/7, field jpg)"
+    assert str(errors.UsageError("bare")) == "bare"
+    assert "offset 0" in str(errors.ShardError("at the very start", offset=0))
+
+
+@pytest.mark.parametrize("name", ["\udce9.jpg", "a\nb", "a\x1b[31m", "nul\0"])
+def test_names_that_cannot_be_printed_are_shown_in_ascii(name: str) -> None:
+    text = str(errors.SampleError("bad", url=name, key=name, field=name))
+    text.encode("utf-8")
+    assert text.isprintable()
+    assert ascii(name) in text
+
+
+def test_at_fills_in_what_is_missing_and_keeps_what_is_set() -> None:
+    error = errors.FieldError("no number", offset=7)
+    assert error.at(url="a.tar", offset=0, key="k", field="cls", cure="c") is error
+    assert (error.url, error.offset, error.key, error.field, error.cure) == ("a.tar", 7, "k", "cls", "c")
+    error.at(url="other", key="other", field="other", cure="other")
+    assert (error.url, error.key, error.field, error.cure) == ("a.tar", "k", "cls", "c")
+
+
+def test_the_cause_survives_the_way_up() -> None:
+    with pytest.raises(errors.UnavailableError) as caught:
+        try:
+            raise TimeoutError("slow")
+        except TimeoutError as error:
+            raise errors.UnavailableError("no answer", url="u") from error
+    assert isinstance(caught.value.__cause__, TimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (errors.UsageError, ValueError),
+        (errors.NoShardsError, FileNotFoundError),
+        (errors.FieldRefusedError, TypeError),
+        (errors.TargetError, FileExistsError),
+        (errors.TruncatedShardError, EOFError),
+        (errors.MissingFieldError, KeyError),
+        (errors.UnavailableError, OSError),
+        (errors.ShardMissingError, FileNotFoundError),
+    ],
+)
+def test_errors_are_what_callers_catch_already(kind: type[Exception], builtin: type[Exception]) -> None:
+    assert issubclass(kind, builtin)
+
+
+def test_only_content_is_a_sample_error() -> None:
+    # on_error="skip" skips SampleError: a disk or a damaged container must never be one.
+    for kind in (errors.UnavailableError, errors.ShardError, errors.ListingError, errors.UsageError, errors.BatchError):
+        assert not issubclass(kind, errors.SampleError)

@@ -1,0 +1,72 @@
+"""Offsets: mapped, cut, pickled small, and refused where the file is another."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wds_tools.errors import StaleIndexError
+from wds_tools.offsets import Offsets, map_offsets, write_offsets
+
+ROW = np.arange(0, 512 * 1000, 512, dtype=np.uint64)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_offsets(tmp_path / "o.npy", [ROW[:300], ROW[300:300], ROW[300:]], length=1000)
+    return tmp_path / "o.npy"
+
+
+def test_the_file_is_plain_npy(path: Path) -> None:
+    np.testing.assert_array_equal(np.load(path), ROW)
+
+
+def test_a_mapped_row_pickles_as_a_path(path: Path) -> None:
+    mapped = map_offsets(str(path), length=1000)
+    np.testing.assert_array_equal(mapped.array, ROW)
+    part = mapped[100:900][10:20]
+    for whole, expected in ((mapped, ROW), (part, ROW[110:120])):
+        data = pickle.dumps(whole)
+        again = pickle.loads(data)
+        assert len(data) < 300
+        np.testing.assert_array_equal(again.array, expected)
+        assert again.path == str(path)
+
+
+def test_a_row_in_memory_pickles_its_part_only() -> None:
+    data = pickle.dumps(Offsets(ROW.copy())[5:8])
+    assert len(data) < 400
+    np.testing.assert_array_equal(pickle.loads(data).array, ROW[5:8])
+
+
+def test_nobody_writes_to_them(path: Path) -> None:
+    for offsets in (map_offsets(str(path), length=1000), Offsets(ROW.copy())):
+        with pytest.raises(ValueError, match="read-only"):
+            offsets.array[0] = 1
+
+
+def test_a_file_that_was_replaced_does_not_disturb_who_has_it_mapped(path: Path) -> None:
+    mapped = map_offsets(str(path), length=1000)
+    write_offsets(path, [ROW[:10] * np.uint64(3)], length=10)
+    np.testing.assert_array_equal(mapped.array, ROW)
+    with pytest.raises(StaleIndexError, match="10 numbers, 1,000 expected"):
+        pickle.loads(pickle.dumps(mapped))
+
+
+def test_other_files_are_refused(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(StaleIndexError, match="1,000 numbers, 999 expected"):
+        map_offsets(str(path), length=999)
+    with pytest.raises(StaleIndexError, match="missing"):
+        map_offsets(str(tmp_path / "no.npy"), length=1)
+    np.save(tmp_path / "f.npy", ROW.astype(np.float64))
+    np.save(tmp_path / "2d.npy", ROW[:, None])
+    np.save(tmp_path / "obj.npy", np.array([{}], dtype=object))
+    for name in ("f.npy", "2d.npy", "obj.npy"):
+        with pytest.raises(StaleIndexError):
+            map_offsets(str(tmp_path / name), length=1000)
+    whole = path.read_bytes()
+    for cut in (0, 5, 100, 4000):
+        (tmp_path / "cut.npy").write_bytes(whole[:cut])
+        with pytest.raises(StaleIndexError, match="damaged"):
+            map_offsets(str(tmp_path / "cut.npy"), length=1000)
