@@ -1,1 +1,12 @@
-"""How shards come to be: encoding, numbering, all-or-nothing commit, packing."""
+"""How shards come to be: encoding, numbering, all-or-nothing commit, packing.
+
+    from shardwriter import ShardWriter, pack
+
+`ShardWriter` takes samples one by one; `pack` takes a whole input, such as a folder of class folders.
+"""
+
+from .inputs import ClassFolders, Input, class_folders
+from .pack import PackSummary, pack
+from .writer import ShardWriter
+
+__all__ = ["ClassFolders", "Input", "PackSummary", "ShardWriter", "class_folders", "pack"]

@@ -1,0 +1,156 @@
+"""`wds pack`: the command over shardwriter.pack."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wds_tools import progress
+
+if TYPE_CHECKING:
+    from .pack import PackSummary
+
+__all__ = ["ByteSize", "pack"]
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class ByteSize(click.ParamType[int]):
+    """A number of bytes: 500MB and 1GB count in thousands, 512MiB in 1,024, a plain number is bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", str(value).strip().lower())
+        if match is None or (match[3] and not match[2]):
+            self.fail(f"{value!r} is no size; write 500MB, 1GB, 512MiB or a number of bytes.", param, ctx)
+        base = 1024 if match[3] else 1000
+        return round(float(match[1]) * int(base ** _UNITS[match[2]]))
+
+
+@click.command(
+    epilog="Exit status: 0 all packed, 1 some pictures were not (see failures.jsonl), 2 used wrongly.",
+)
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--name", default="train", show_default=True, help="What the shards' names begin with.")
+@click.option(
+    "--max-samples", type=click.IntRange(min=1), default=10_000, show_default=True, help="The most pictures of a shard."
+)
+@click.option(
+    "--max-bytes",
+    type=ByteSize(),
+    default="1GB",
+    show_default=True,
+    help="The most bytes of a shard's file: 500MB, 1GiB.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0, max=(1 << 64) - 1), default=0, show_default=True, help="Of the order."
+)
+@click.option("--no-shuffle", is_flag=True, help="Keep the order of the folders. Mixes badly in training.")
+@click.option(
+    "--classes",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A classes.txt to take the labels from, so that a validation set has those of its training set.",
+)
+@click.option(
+    "--check",
+    type=click.Choice(["header", "decode"]),
+    default="header",
+    show_default=True,
+    help="How far each picture is checked: its header and end, or by decoding all of it.",
+)
+@click.option(
+    "--max-pixels", type=click.IntRange(min=1), help="Pictures with more are not packed.  [default: 178956970]"
+)
+@click.option("--overwrite", is_flag=True, help="Replace the dataset of this name in OUT.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def pack(
+    source: Path,
+    out: Path,
+    *,
+    name: str,
+    max_samples: int,
+    max_bytes: int,
+    seed: int,
+    no_shuffle: bool,
+    classes: Path | None,
+    check: str,
+    max_pixels: int | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    r"""Pack SOURCE, a folder of class folders, into shards in OUT.
+
+    \b
+    Example:
+      wds pack pictures/train out/train
+      wds pack pictures/val out/val --name val --classes out/train/classes.txt
+
+    Bytes are unchanged; classes are numbered in the order of their names; the order is shuffled by the seed. Broken
+    pictures are not packed but listed in failures.jsonl beside the shards.
+    """
+    from wds_tools.pictures.options import Pictures
+
+    from .inputs import check_folder, class_folders
+    from .pack import check_target
+    from .pack import pack as pack_shards
+
+    # A wrong source or a taken target is found out now, not after minutes of reading folders.
+    check_folder(source)
+    check_target(source, out, name=name, overwrite=overwrite)
+    with progress.bar("reading folders", unit="pictures") as bar:
+        samples = class_folders(source, classes=_class_names(classes), progress=bar.advance)
+    with progress.bar("packing", total=len(samples), unit="pictures") as bar:
+        summary = pack_shards(
+            samples,
+            out,
+            name=name,
+            max_samples=max_samples,
+            max_bytes=max_bytes,
+            seed=seed,
+            shuffle=not no_shuffle,
+            check="decode" if check == "decode" else "header",
+            pictures=Pictures() if max_pixels is None else Pictures(max_pixels=max_pixels),
+            overwrite=overwrite,
+            progress=bar.advance,
+        )
+    click.echo(json.dumps(_facts(summary), indent=1) if as_json else _text(summary))
+    if summary.failed:
+        raise SystemExit(1)
+
+
+def _class_names(path: Path | None) -> list[str] | None:
+    return None if path is None else path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+
+
+def _facts(summary: PackSummary) -> dict[str, object]:
+    return {
+        name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(summary).items()
+    }
+
+
+def _text(summary: PackSummary) -> str:
+    lines = [
+        f"packed {summary.packed:,} pictures of {len(summary.classes):,} classes "
+        f"into {summary.shards:,} shards, {summary.bytes / 1e6:,.1f} MB: {summary.listing}"
+        if summary.listing
+        else "packed nothing"
+    ]
+    if summary.failed:
+        lines.append(f"not packed: {_counts(summary.failed)}; see {summary.failures}")
+    if summary.skipped:
+        lines.append(f"left out: {_counts(summary.skipped)}")
+    if summary.misnamed:
+        lines.append(f"packed as they are: {summary.misnamed:,} of another format than their name says")
+    return "\n".join(lines)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())

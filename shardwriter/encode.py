@@ -1,0 +1,92 @@
+"""One sample to the pieces of its members, wholly checked and encoded before anything of it is written.
+
+The order of the fields is the order in the dict. Names are checked once and remembered; bytes pass unchanged and
+uncopied; everything else goes through the codec table of wds_tools, which readers use too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from wds_tools.codec import encode_field
+from wds_tools.errors import FieldRefusedError, KeyRefusedError, ShardstreamError
+from wds_tools.names import check_field, check_key
+from wds_tools.sample import KEY, SPECIAL
+from wds_tools.tar.write import member_header, padding
+
+__all__ = ["Encoded", "Encoder"]
+
+
+class Encoded(NamedTuple):
+    """A sample that is ready to be written.
+
+    Attributes:
+        key: the sample's key.
+        fields: its field names, in order.
+        pieces: header, data and padding of each member in turn.
+        size: bytes of all pieces, a multiple of 512.
+    """
+
+    key: str
+    fields: tuple[str, ...]
+    pieces: list[bytes]
+    size: int
+
+
+class Encoder:
+    """Encodes samples; remembers which field names are good.
+
+    Args:
+        quality: of JPEG, WebP and AVIF pictures that are made from arrays, 1 to 100.
+        allow_pickle: whether fields such as pkl may be written.
+    """
+
+    def __init__(self, *, quality: int = 95, allow_pickle: bool = False) -> None:
+        self._quality = quality
+        self._allow_pickle = allow_pickle
+        self._good: set[str] = set()
+
+    def encode(self, sample: Mapping[str, object]) -> Encoded:
+        """The pieces of one sample.
+
+        Raises:
+            KeyRefusedError: no key, or one that is no safe member name or would be split in another place.
+            FieldRefusedError: no fields, a field name that would not come back, or a value that its field cannot hold.
+        """
+        key = self._key(sample)
+        fields = tuple(field for field in sample if field not in SPECIAL)
+        if not fields:
+            raise FieldRefusedError(
+                "a sample without fields would leave nothing behind", key=key, cure="Give it at least one field."
+            )
+        pieces: list[bytes] = []
+        size = 0
+        for field in fields:
+            data = self._data(key, field, sample[field])
+            header = member_header(f"{key}.{field}", len(data))
+            pad = padding(len(data))
+            pieces += (header, data, pad)
+            size += len(header) + len(data) + len(pad)
+        return Encoded(key, fields, pieces, size)
+
+    def _key(self, sample: Mapping[str, object]) -> str:
+        key = sample.get(KEY)
+        if type(key) is not str:
+            found = f"{KEY} is a {type(key).__name__}" if KEY in sample else f"the sample has no {KEY}"
+            raise KeyRefusedError(f"{found}, expected a str", cure='Write {"__key__": "n01440764/00001", ...}.')
+        check_key(key)
+        return key
+
+    def _data(self, key: str, field: str, value: object) -> bytes:
+        try:
+            if field not in self._good:
+                check_field(field)
+                self._good.add(field)
+            if type(value) is bytes and not field.endswith(".gz"):  # whether those are gzip data is the table's to say
+                return value
+            data = encode_field(field, value, allow_pickle=self._allow_pickle, quality=self._quality)
+        except ShardstreamError as error:
+            raise error.at(key=key, field=str(field)) from error.__cause__
+        # The caller may change or reuse a bytearray or a view as soon as write returns; the piece is written later.
+        return data if type(data) is bytes else bytes(data)

@@ -1,0 +1,283 @@
+"""What can be packed: inputs, each a sequence of samples that are made when they are asked for.
+
+`Input` is the whole interface, and open for your own: a length, the sample at a place, a name for it in a report, and
+what the listing should say. Places may be asked for in any order, since packing shuffles.
+
+`class_folders` is the layout that ImageFolder users have: one folder a class, pictures in it at any depth. Held in
+memory are the names as bytes and 8 bytes a file: 41 bytes a file with names such as n01440764/n01440764_10026.JPEG,
+0.8 GB for 20 million (a list of str takes 1.8 GB), and one directory's entries at a time while it is read.
+
+- Classes are the folders' names, sorted, numbered from 0; or as `classes` says, so that a validation set has the
+  numbers of its training set. A folder without pictures keeps its number.
+- The key is the path below the root without the extension, dots in its last part replaced by `_`, since readers end a
+  key at the first dot. Two files that get the same key are refused when the folder is read, both named.
+- The field is the extension, lower-cased; `jpeg` stays `jpeg`, `jpe` and `jfif` become `jpg`. It is kept where the
+  bytes are of another format, since readers go by the bytes and loaders by the name: what was asked for is there.
+- Links to files and folders are followed, but not into a folder that they lie in. Hidden files and `__MACOSX` are left
+  out, and so is what has no picture's extension and what lies outside the class folders: counted in `skipped`.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from wds_tools.codec import kind_of
+from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
+from wds_tools.sample import KEY, Sample
+
+__all__ = ["ClassFolders", "Input", "check_folder", "class_folders"]
+
+_ALIASES = {"jpe": "jpg", "jfif": "jpg"}
+_MOST_REASONS = 50
+"""Different extensions that are counted apart, so that a folder of numbered backups does not fill the memory."""
+
+
+class Input(Protocol):
+    """A sequence of samples to pack."""
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """What was left out when the input was read: reason to count."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """What to call the sample in a report: the path of its file, say."""
+        ...
+
+    def sample(self, index: int) -> Sample:
+        """The sample at this place, ready to be written.
+
+        Raises:
+            OSError: its file cannot be read.
+            SampleError, KeyRefusedError, FieldRefusedError: it cannot be packed. It is reported, and packing goes on.
+        """
+        ...
+
+    def facts(self) -> Mapping[str, object]:
+        """What the listing should say about the whole, such as {"classes": [...]}; values that JSON knows."""
+        ...
+
+
+class ClassFolders:
+    """Pictures in class folders, as `class_folders` found them. An `Input`; picklable.
+
+    Attributes:
+        root: the folder of class folders.
+        classes: the classes' names; the label is the place in it.
+        skipped: reason to count of files that are left out.
+    """
+
+    def __init__(self, root: Path, classes: Sequence[str]) -> None:
+        self.root = root
+        self.classes = tuple(classes)
+        self.skipped: Counter[str] = Counter()
+        self._names = bytearray()
+        self._ends = array("Q")
+        self._firsts: list[int] = []
+        """For each class in turn the place of its first picture."""
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def begin_class(self) -> None:
+        """What is added from now on belongs to the next class."""
+        self._firsts.append(len(self._ends))
+
+    def add(self, name: str) -> None:
+        """One more picture: its path below the root."""
+        self._names += os.fsencode(name)
+        self._ends.append(len(self._names))
+
+    def relative(self, index: int) -> str:
+        """The picture's path below the root."""
+        begin = self._ends[index - 1] if index else 0
+        return os.fsdecode(bytes(self._names[begin : self._ends[index]]))
+
+    def name(self, index: int) -> str:
+        return os.path.join(self.root, self.relative(index))  # noqa: PTH118 - a Path costs 10 times as much
+
+    def label(self, index: int) -> int:
+        """The number of the picture's class."""
+        return bisect_right(self._firsts, index) - 1
+
+    def sample(self, index: int) -> Sample:
+        key, field = _key_and_field(self.relative(index))
+        return {KEY: key, field: _read(self.name(index)), "cls": self.label(index)}
+
+    def facts(self) -> Mapping[str, object]:
+        return {"classes": list(self.classes)}
+
+
+def class_folders(
+    root: str | os.PathLike[str],
+    *,
+    classes: Sequence[str] | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> ClassFolders:
+    """Read a folder of class folders; see the module for the rules. No picture is opened.
+
+    Args:
+        root: the folder.
+        classes: the classes' names in the order of their labels; by default the folders' names, sorted.
+        progress: called with the number of pictures of each class when it has been read.
+
+    Raises:
+        UsageError: no folder, no class folders, no pictures, or a class folder that `classes` does not name.
+        KeyRefusedError: two files with the same key.
+        UnavailableError: a folder that cannot be read.
+    """
+    root = check_folder(root)
+    entries = _entries(root)
+    found = ClassFolders(root, _classes(root, [entry.name for entry in entries if _is_folder(entry)], classes))
+    for entry in entries:
+        if not _is_folder(entry):
+            found.skipped["hidden" if _is_hidden(entry.name) else "outside the class folders"] += 1
+    for name in found.classes:
+        found.begin_class()
+        before = len(found)
+        if (root / name).is_dir():
+            _add_folder(found, name, [_identity(root)])
+        if progress is not None:
+            progress(len(found) - before)
+    if not len(found):
+        raise UsageError(
+            f"no pictures in the {len(found.classes)} class folders of {_path(root)}{_shown(found.skipped)}",
+            cure="Pictures are known by their extension: jpg, png, webp and so on.",
+        )
+    return found
+
+
+def check_folder(root: str | os.PathLike[str]) -> Path:
+    """The source as a Path; UsageError where it is no folder."""
+    root = Path(root)
+    if not root.is_dir():
+        problem = "is no folder" if root.exists() else "does not exist"
+        raise UsageError(f"the source {problem}: {_path(root)}", cure="Name a folder that holds one folder a class.")
+    return root
+
+
+def _classes(root: Path, folders: list[str], wanted: Sequence[str] | None) -> list[str]:
+    if not folders:
+        raise UsageError(
+            f"the source holds no class folders: {_path(root)}",
+            cure="Put the pictures into one folder a class, such as cat/1.jpg and dog/2.jpg.",
+        )
+    if wanted is None:
+        return folders
+    if len(set(wanted)) != len(wanted):
+        raise UsageError("a class is named twice in classes", cure="Give each name once, in the order of the labels.")
+    if unknown := sorted(set(folders) - set(wanted)):
+        raise UsageError(
+            f"{len(unknown)} folders in {_path(root)} are not among the {len(wanted)} classes given, "
+            f"the first is {unknown[0]!r}",
+            cure="Give the classes.txt of the same label set, or none.",
+        )
+    return list(wanted)
+
+
+def _add_folder(found: ClassFolders, folder: str, above: list[tuple[int, int]]) -> None:
+    """Add the pictures of one directory and of those below it, in the order of their names."""
+    path = found.root / folder
+    identity = _identity(path)
+    if identity in above:
+        found.skipped["link to a folder that it lies in"] += 1
+        return
+    keys: dict[str, str] = {}
+    for entry in _entries(path):
+        name = f"{folder}/{entry.name}"
+        if _is_folder(entry):
+            _add_folder(found, name, [*above, identity])
+        elif (reason := _why_not(entry)) is not None:
+            known = reason in found.skipped or len(found.skipped) < _MOST_REASONS
+            found.skipped[reason if known else "no picture's extension, others"] += 1
+        else:
+            _refuse_collision(found.root, keys, name)
+            found.add(name)
+
+
+def _refuse_collision(root: Path, keys: dict[str, str], name: str) -> None:
+    # Keys hold their folder unchanged, so that only files of one folder can collide.
+    key, _ = _key_and_field(name)
+    other = keys.setdefault(key, name)
+    if other is not name:
+        raise KeyRefusedError(
+            f"two files would get the same key: {_path(root / other)} and {_path(root / name)}",
+            key=key,
+            cure="Rename or remove one of them; dots in names become _, and the extension does not count.",
+        )
+
+
+def _why_not(entry: os.DirEntry[str]) -> str | None:
+    """Why a directory entry is no picture to pack, None where it is one."""
+    if _is_hidden(entry.name):
+        return "hidden"
+    extension = entry.name.rpartition(".")[2] if "." in entry.name else ""
+    if kind_of(_field(extension)) != "picture":
+        return f"no picture's extension, .{extension}" if extension else "no extension"
+    # A broken link was meant to be a picture: it is kept, and reported when it cannot be read.
+    return None if entry.is_file() or entry.is_symlink() else "no regular file"
+
+
+def _key_and_field(name: str) -> tuple[str, str]:
+    folder, _, base = name.rpartition("/")
+    stem, _, extension = base.rpartition(".")
+    return f"{folder}/{stem.replace('.', '_')}", _field(extension)
+
+
+def _field(extension: str) -> str:
+    extension = extension.lower()
+    return _ALIASES.get(extension, extension)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir() and not _is_hidden(entry.name)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, sorted by name: the order of a directory differs between machines."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UnavailableError(
+            f"the folder {_path(folder)} cannot be read: {error.strerror}", cure="Make it readable, or leave it out."
+        ) from error
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _read(path: str) -> bytes:
+    """The whole file; os.open and one read, since a file object costs as much as reading 30 KB."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(_chunks(descriptor, os.fstat(descriptor).st_size + 1))
+    finally:
+        os.close(descriptor)
+
+
+def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
+    while chunk := os.read(descriptor, size):
+        yield chunk
+
+
+def _path(path: Path) -> str:
+    return str(path) if str(path).isprintable() else ascii(str(path))
+
+
+def _shown(counts: Mapping[str, int]) -> str:
+    return "" if not counts else "; left out: " + ", ".join(f"{count:,} {reason}" for reason, count in counts.items())

@@ -1,0 +1,133 @@
+"""One shard in the making: it becomes a whole file under its name, or nothing.
+
+Bytes go to `.NAME.<random>.tmp` beside the target, so that no reader's glob (*.tar) ever sees them. Commit writes the
+end of the archive, waits until the disk has it all (fsync), renames, and waits for the folder's entry too. After a
+crash or a power cut a name that ends in .tar is therefore a whole shard.
+
+Pieces (headers, data, padding) are gathered without copying and written by `writev`, a batch at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from wds_tools.atomic import sync_folder, temporary_beside
+from wds_tools.errors import TargetError, UnavailableError
+from wds_tools.tar.write import END
+
+__all__ = ["Sink", "translated"]
+
+BATCH_BYTES = 1 << 18
+BATCH_PIECES = 960
+"""Below the 1,024 that the kernel takes in one writev."""
+
+
+class Sink:
+    """An open shard. `add` and then either `commit` or `discard`, each from one thread at a time.
+
+    Args:
+        path: the shard's final name; its folder exists.
+
+    Attributes:
+        size: bytes of all members so far, headers and padding included, the end of the archive not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._temporary = temporary_beside(path)
+        with translated(path):
+            # 0o666 and the umask, as any file that the user writes; mkstemp's 0o600 shuts out colleagues.
+            self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115, PTH123 - closed by commit or discard
+
+    def add(self, pieces: Sequence[bytes], size: int) -> None:
+        """Append pieces of `size` bytes in all. Bytes objects only, since they may be written later."""
+        self._pieces += pieces
+        self._held += size
+        self.size += size
+        if self._held >= BATCH_BYTES or len(self._pieces) >= BATCH_PIECES:
+            self._flush()
+
+    def commit(self) -> None:
+        """End the archive and give it its name. On any error nothing is left.
+
+        Raises:
+            UnavailableError: the disk is full, or gone.
+            TargetError: the name was taken in the meantime.
+        """
+        try:
+            self._pieces.append(END)
+            self._held += len(END)
+            self._flush()
+            with translated(self.path):
+                os.fsync(self._file.fileno())
+                self._file.close()
+                _publish(self._temporary, self.path)
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove the half shard. Never raises; after commit, or twice, it does nothing."""
+        self._pieces.clear()
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._temporary.unlink()
+
+    def _flush(self) -> None:
+        pieces, left = self._pieces, self._held
+        with translated(self.path):
+            while left:
+                written = os.writev(self._file.fileno(), pieces[:BATCH_PIECES])
+                left -= written
+                pieces = _behind(pieces, written) if left else []
+        self._pieces = []
+        self._held = 0
+
+
+def _behind(pieces: list[bytes], written: int) -> list[bytes]:
+    """The pieces that are left after the first `written` bytes; a write is short when the disk is nearly full."""
+    for place, piece in enumerate(pieces):
+        if written < len(piece):
+            return [piece[written:], *pieces[place + 1 :]]
+        written -= len(piece)
+    return []
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """What the operating system says about writing `path`, in our words and with a cure."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, UnavailableError | TargetError):
+            raise
+        raise UnavailableError(
+            f"cannot be written: {error.strerror or error}", url=str(path), cure=_CURES.get(error.errno or 0)
+        ) from error
+
+
+_CURES = {
+    errno.ENOSPC: "Free space on this disk, or write to another; nothing half was left behind.",
+    errno.EDQUOT: "The quota of this disk is used up: free space, or write to another; nothing half was left behind.",
+    errno.EFBIG: "The file grew beyond a limit (ulimit -f, or the file system's): raise it, or lower max_bytes.",
+    errno.EACCES: "Choose a folder that you may write to.",
+    errno.EROFS: "This disk is mounted read-only: choose another folder.",
+}
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Rename a file that the disk already has, and wait until the disk has the new name."""
+    if os.path.lexists(path):
+        raise TargetError(
+            "the name was taken in the meantime", url=str(path), cure="Let one writer at a time work on these names."
+        )
+    temporary.rename(path)
+    sync_folder(path.parent)

@@ -1,0 +1,116 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from shardwriter.cli import ByteSize
+from wds_tools.cli import root
+from wds_tools.dataset import open_dataset
+
+Picture = Callable[..., bytes]
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, picture: Picture) -> Path:
+    for number in range(12):
+        path = tmp_path / "pictures" / ("ant", "bee")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+    return tmp_path / "pictures"
+
+
+def wds(*arguments: object) -> Result:
+    return CliRunner().invoke(root, [*map(str, arguments)])
+
+
+def test_packs_and_says_what_came_of_it(tmp_path: Path, pictures: Path) -> None:
+    result = wds("pack", pictures, tmp_path / "out", "--max-samples", 5)
+    assert result.exit_code == 0, result.output
+    assert "packed 12 pictures of 2 classes into 3 shards" in result.stdout
+    assert str(tmp_path / "out/dataset.json") in result.stdout
+    assert "12 pictures" in result.stderr
+    assert len(open_dataset(tmp_path / "out/dataset.json")) == 12
+
+
+def test_prints_json_alone_on_stdout(tmp_path: Path, pictures: Path) -> None:
+    result = wds("pack", pictures, tmp_path / "out", "--json", "--name", "val", "--no-shuffle")
+    facts = json.loads(result.stdout)
+    assert (facts["packed"], facts["shards"], facts["classes"]) == (12, 1, ["ant", "bee"])
+    assert facts["listing"] == str(tmp_path / "out/dataset.json")
+    assert (tmp_path / "out/val-000000.tar").exists()
+    assert open_dataset(tmp_path / "out/dataset.json").shuffled is False
+
+
+def test_exit_status_1_when_pictures_could_not_be_packed(tmp_path: Path, pictures: Path, picture: Picture) -> None:
+    (pictures / "ant/cut.jpg").write_bytes(picture()[:-9])
+    (pictures / "ant/page.jpg").write_bytes(b"<html>")
+    (pictures / "ant/Thumbs.db").touch()
+    (pictures / "bee/really.jpg").write_bytes(picture(kind="PNG"))
+    result = wds("pack", pictures, tmp_path / "out")
+    assert result.exit_code == 1
+    assert "not packed: 1 truncated, 1 unsupported; see " + str(tmp_path / "out/failures.jsonl") in result.stdout
+    assert "left out: 1 no picture's extension, .db" in result.stdout
+    assert "1 of another format" in result.stdout
+
+
+def test_exit_status_2_and_one_line_when_used_wrongly(tmp_path: Path, pictures: Path) -> None:
+    for arguments in (
+        (tmp_path / "missing", tmp_path / "out"),
+        (pictures, pictures / "out"),
+        (pictures, tmp_path / "o", "--name", "a/b"),
+    ):
+        result = wds("pack", *arguments)
+        assert result.exit_code == 2
+        assert result.stderr.count("\n") == 1
+        assert result.stdout == ""
+    wds("pack", pictures, tmp_path / "out")
+    again = wds("pack", pictures, tmp_path / "out")
+    assert again.exit_code == 2
+    assert "--overwrite" in again.stderr
+    assert wds("pack", pictures, tmp_path / "out", "--overwrite").exit_code == 0
+
+
+def test_takes_the_labels_of_another_dataset(tmp_path: Path, pictures: Path) -> None:
+    (tmp_path / "classes.txt").write_text("zebra\nbee\nant\n")
+    result = wds("pack", pictures, tmp_path / "out", "--classes", tmp_path / "classes.txt")
+    assert result.exit_code == 0
+    assert open_dataset(tmp_path / "out/dataset.json").classes == ("zebra", "bee", "ant")
+
+
+def test_limits_reach_the_writer(tmp_path: Path, pictures: Path) -> None:
+    size = 2048 * 4
+    assert wds("pack", pictures, tmp_path / "out", "--max-bytes", size).exit_code == 0
+    assert all(path.stat().st_size <= size for path in (tmp_path / "out").glob("*.tar"))
+    assert wds("pack", pictures, tmp_path / "small", "--max-pixels", 100, "--check", "decode").exit_code == 1
+
+
+def test_help_has_an_example_and_the_exit_status() -> None:
+    text = wds("pack", "--help").stdout
+    assert "wds pack pictures/train out/train" in text
+    assert "Exit status: 0 all packed, 1 some pictures were not" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1GB", 10**9),
+        ("500MB", 5 * 10**8),
+        ("1.5gb", 1_500_000_000),
+        ("1GiB", 2**30),
+        ("64 kib", 65536),
+        ("2T", 2 * 10**12),
+        ("12345", 12345),
+        ("7B", 7),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+    assert ByteSize().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1XB", "1iB", "one", "1e9"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="no size"):
+        ByteSize().convert(text, None, None)

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwriter.encode import Encoder
+from wds_tools.errors import FieldRefusedError, KeyRefusedError
+from wds_tools.shard import parse_sample
+
+
+def read(pieces: list[bytes]) -> dict[str, object]:
+    sample = parse_sample(memoryview(b"".join(pieces)), url="x.tar", offset=0)
+    return {
+        name: value if isinstance(value, str) else bytes(value) for name, value in sample.items() if name != "__url__"
+    }
+
+
+FIELDS = st.dictionaries(
+    st.from_regex(r"[a-z0-9]{1,8}(\.bin)?", fullmatch=True), st.binary(max_size=2000), min_size=1, max_size=5
+)
+KEYS = st.from_regex(r"([a-z0-9.]{1,3}x/){0,3}[A-Za-z0-9_ é猫-]{1,150}", fullmatch=True)
+
+
+@given(KEYS, FIELDS)
+def test_bytes_come_back_as_they_were_in_the_order_given(key: str, fields: dict[str, bytes]) -> None:
+    encoded = Encoder().encode({"__key__": key, **fields})
+    assert read(encoded.pieces) == {"__key__": key, **fields}
+    assert encoded.fields == tuple(fields)
+    assert encoded.key == key
+    assert encoded.size == sum(map(len, encoded.pieces))
+    assert encoded.size % 512 == 0
+
+
+def test_bytes_are_not_copied() -> None:
+    data = b"x" * 10_000
+    assert any(piece is data for piece in Encoder().encode({"__key__": "a", "jpg": data}).pieces)
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data)).toreadonly()])
+def test_what_may_change_later_is_copied(kind: type) -> None:
+    data = bytearray(b"abc")
+    encoded = Encoder().encode({"__key__": "a", "jpg": kind(data)})
+    data[:] = b"xyz"
+    assert read(encoded.pieces)["jpg"] == b"abc"
+
+
+def test_values_are_encoded_by_the_name_of_their_field() -> None:
+    sample = {"__key__": "a", "cls": np.int64(3), "txt": "é", "json": {"a": [1]}}
+    assert read(Encoder().encode(sample).pieces) == {
+        "__key__": "a",
+        "cls": b"3",
+        "txt": "é".encode(),
+        "json": b'{"a":[1]}',
+    }
+
+
+def test_special_names_of_samples_that_were_read_are_left_out() -> None:
+    sample = {"__key__": "a", "__url__": "x.tar", "__index__": 3, "__shard__": "s", "__shardindex__": 1, "cls": b"3"}
+    assert read(Encoder().encode(sample).pieces) == {"__key__": "a", "cls": b"3"}
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        ({"cls": 1}, "no __key__"),
+        ({"__key__": 3, "cls": 1}, "__key__ is a int"),
+        ({"__key__": b"a", "cls": 1}, "__key__ is a bytes"),
+        ({"__key__": None, "cls": 1}, "__key__ is a NoneType"),
+        ({"__key__": "", "cls": 1}, "empty"),
+        ({"__key__": "a.b", "cls": 1}, "dot in its base name"),
+        ({"__key__": "a/b.c", "cls": 1}, "dot in its base name"),
+        ({"__key__": "/a", "cls": 1}, "absolute"),
+        ({"__key__": "../a", "cls": 1}, r"'\.\.'"),
+        ({"__key__": "a/", "cls": 1}, "ends with a slash"),
+        ({"__key__": "a\nb", "cls": 1}, "control character"),
+        ({"__key__": "a\0b", "cls": 1}, "control character"),
+        ({"__key__": "\udce9", "cls": 1}, "surrogates"),
+        ({"__key__": "k" * 2000, "cls": 1}, "longer than"),
+    ],
+)
+def test_keys_that_readers_would_split_or_place_elsewhere_are_refused(sample: dict[str, object], words: str) -> None:
+    with pytest.raises(KeyRefusedError, match=words):
+        Encoder().encode(sample)
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("", "empty"),
+        ("JPG", "upper-case"),
+        ("a/b", "slash"),
+        (".jpg", "dot"),
+        ("jpg.", "dot"),
+        ("__meta__", "__"),
+        (3, "type int"),
+    ],
+)
+def test_field_names_that_would_not_come_back_are_refused_with_the_key(field: object, words: str) -> None:
+    encoder = Encoder()
+    for _ in range(2):
+        with pytest.raises(FieldRefusedError, match=words) as caught:
+            encoder.encode({"__key__": "a/b", field: b"x"})  # type: ignore[dict-item]
+        assert caught.value.key == "a/b"
+
+
+def test_a_sample_without_fields_is_refused() -> None:
+    with pytest.raises(FieldRefusedError, match="without fields"):
+        Encoder().encode({"__key__": "a", "__url__": "x.tar"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cls", True), ("cls", np.bool_(True)), ("cls", 1.5), ("cls", None), ("cls", "three"),
+        ("txt", None), ("txt", 3), ("jpg", None), ("jpg", "text"),
+        ("json", {1, 2}), ("json", object()),
+        ("npy", np.array([object()])), ("npy", "text"),
+        ("bin", 3), ("unknown", {"a": 1}), ("pkl", {"a": 1}),
+    ],
+)  # fmt: skip
+def test_values_that_their_field_cannot_hold_are_refused_with_key_and_field(field: str, value: object) -> None:
+    with pytest.raises(TypeError) as caught:
+        Encoder().encode({"__key__": "a/b", "good": b"x", field: value})
+    assert isinstance(caught.value, FieldRefusedError)
+    assert (caught.value.key, caught.value.field) == ("a/b", field)

@@ -1,0 +1,106 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardwriter import sink as module
+from shardwriter.sink import Sink
+from wds_tools.errors import TargetError, UnavailableError
+from wds_tools.tar import END
+
+
+def add(sink: Sink, *pieces: bytes) -> None:
+    sink.add(pieces, sum(map(len, pieces)))
+
+
+def test_has_a_hidden_name_until_it_is_whole(tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "a.tar")
+    add(sink, b"1" * 512, b"2" * 512)
+    (name,) = os.listdir(tmp_path)
+    assert name.startswith(".a.tar.")
+    assert name.endswith(".tmp")
+    sink.commit()
+    assert os.listdir(tmp_path) == ["a.tar"]
+    assert (tmp_path / "a.tar").read_bytes() == b"1" * 512 + b"2" * 512 + END
+
+
+def test_discarding_leaves_nothing_and_may_come_twice_or_late(tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "a.tar")
+    add(sink, bytes(1 << 20))
+    sink.discard()
+    sink.discard()
+    assert os.listdir(tmp_path) == []
+    whole = Sink(tmp_path / "a.tar")
+    whole.commit()
+    whole.discard()
+    assert os.listdir(tmp_path) == ["a.tar"]
+
+
+def test_a_file_is_readable_by_whom_the_umask_lets_read(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        Sink(tmp_path / "a.tar").commit()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.tar").stat().st_mode & 0o777 == 0o644
+
+
+@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 50), st.integers(1, 7))
+@settings(deadline=None)
+def test_short_writes_lose_and_double_nothing(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], most: int, batch: int
+) -> None:
+    """A kernel may take less than it is given, at any byte."""
+
+    def writev(descriptor: int, buffers: list[bytes]) -> int:
+        return os.write(descriptor, b"".join(buffers)[:most])
+
+    path = tmp_path_factory.mktemp("short") / "a.tar"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "writev", writev)
+        patch.setattr(module, "BATCH_PIECES", batch)
+        sink = Sink(path)
+        for piece in pieces:
+            add(sink, piece)
+        sink.commit()
+    assert path.read_bytes() == b"".join(pieces) + END
+
+
+def test_many_pieces_and_large_ones(tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "a.tar")
+    pieces = [bytes([number % 256]) * (number * 7 % 3000) for number in range(5000)]
+    add(sink, *pieces)
+    sink.commit()
+    assert (tmp_path / "a.tar").read_bytes() == b"".join(pieces) + END
+
+
+def test_a_name_that_was_taken_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "a.tar")
+    (tmp_path / "a.tar").write_text("somebody else's")
+    with pytest.raises(TargetError, match="taken"):
+        sink.commit()
+    assert os.listdir(tmp_path) == ["a.tar"]
+    assert (tmp_path / "a.tar").read_text() == "somebody else's"
+
+
+@pytest.mark.parametrize("call", ["writev", "fsync"])
+def test_an_error_of_the_disk_is_ours_with_a_cure_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    sink = Sink(tmp_path / "a.tar")
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(UnavailableError, match=r"No space left.*a\.tar.*Free space") as caught:
+        sink.commit()
+    assert isinstance(caught.value.__cause__, OSError)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="missing"):
+        Sink(tmp_path / "missing" / "a.tar")
