@@ -1,0 +1,26 @@
+"""In what order and how fast samples reach training: plan, read, decode, batch, resume.
+
+loaders.ShardLoader          numpy batches
+loaders.torch.ShardLoader    torch batches
+loaders.samples              raw samples, one after the other
+loaders.open                 random access
+"""
+
+from loaders.crops import CenterCrop, Mask, RandomResizedCrop, Resize
+from loaders.loader import ShardLoader
+from loaders.random_access import open
+from loaders.raw import samples
+from loaders.read import Reading
+from wds_tools.pictures.options import Pictures
+
+__all__ = [
+    "CenterCrop",
+    "Mask",
+    "Pictures",
+    "RandomResizedCrop",
+    "Reading",
+    "Resize",
+    "ShardLoader",
+    "open",
+    "samples",
+]

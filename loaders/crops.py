@@ -1,0 +1,180 @@
+"""Where a picture is cut and how large it becomes: a function of its size and of numbers drawn for its position.
+
+A geometry is frozen and holds no state. `place` gets the picture's size and a row of uniform numbers that depend on
+(seed, epoch, position) alone, so a picture is cropped alike whoever makes it, and all pictures of a sample are
+cropped alike, since they get the same row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from wds_tools.errors import UsageError
+from wds_tools.pictures.decode import Box
+
+__all__ = ["DRAW_STEPS", "CenterCrop", "Geometry", "Mask", "Placement", "RandomResizedCrop", "Resize"]
+
+DRAW_STEPS = 11  # four uniforms each: one step for the flip, ten for the tries of RandomResizedCrop
+_TRIES = 10
+
+
+class Placement(NamedTuple):
+    """What to cut out and whether to mirror it; the output size is the geometry's."""
+
+    box: Box | None
+    flip: bool = False
+
+
+@runtime_checkable
+class Geometry(Protocol):
+    """What a picture becomes. `size` is (height, width) of the output, `draws` how many steps of uniforms it reads."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def random(self) -> bool: ...
+
+    def place(self, width: int, height: int, draws: Sequence[float]) -> Placement: ...
+
+
+def _pair(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    height, width = (size, size) if isinstance(size, int) else size
+    if height < 1 or width < 1:
+        raise UsageError(f"{name} is {size!r}, expected at least 1 pixel each way")
+    return height, width
+
+
+def _range(name: str, pair: tuple[float, float]) -> None:
+    if not 0 < pair[0] <= pair[1]:
+        raise UsageError(f"{name} is {pair!r}, expected (low, high) with 0 < low <= high")
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop:
+    """A random part of the picture, resized to `size`, mirrored half the time.
+
+    Area and aspect ratio are drawn as in Szegedy et al., Going deeper with convolutions (2015), and torchvision's
+    class of this name: up to ten tries, then the largest centred part within `ratio`.
+
+    Attributes:
+        size: output (height, width) in pixels, or one number for both.
+        scale: share of the picture's area, (low, high).
+        ratio: width / height of the part, (low, high), drawn uniformly in its logarithm.
+        flip: probability of mirroring left to right.
+    """
+
+    size: int | tuple[int, int]
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        _pair("size", self.size)
+        _range("scale", self.scale)
+        _range("ratio", self.ratio)
+        if self.scale[1] > 1:
+            raise UsageError(f"scale is {self.scale!r}, expected at most 1", cure="A crop is a part of the picture.")
+        if not 0 <= self.flip <= 1:
+            raise UsageError(f"flip is {self.flip!r}, expected a probability of 0 to 1")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return _pair("size", self.size)
+
+    @property
+    def random(self) -> bool:
+        return True
+
+    def place(self, width: int, height: int, draws: Sequence[float]) -> Placement:
+        flip = draws[0] < self.flip
+        low, high = self.scale
+        log_low, log_high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        for at in range(4, 4 * (_TRIES + 1), 4):
+            area = width * height * (low + (high - low) * draws[at])
+            ratio = math.exp(log_low + (log_high - log_low) * draws[at + 1])
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                left, top = int(draws[at + 2] * (width - w + 1)), int(draws[at + 3] * (height - h + 1))
+                return Placement(Box(left, top, w, h), flip)
+        return Placement(self._centre(width, height), flip)
+
+    def _centre(self, width: int, height: int) -> Box:
+        w = min(width, max(1, round(height * self.ratio[1])))
+        h = min(height, max(1, round(width / self.ratio[0])))
+        return Box((width - w) // 2, (height - h) // 2, w, h)
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """The middle of the picture: its shorter side is resized to `resize`, and the central `size` is kept.
+
+    Done in one step, from a box of the original, so nothing outside the crop is resized.
+
+    Attributes:
+        size: output (height, width) in pixels, or one number for both.
+        resize: pixels of the shorter side before cutting; None means size * 256 / 224, as ImageNet is evaluated.
+    """
+
+    size: int | tuple[int, int]
+    resize: int | None = None
+
+    def __post_init__(self) -> None:
+        longer = max(_pair("size", self.size))
+        if self.resize is not None and self.resize < longer:
+            raise UsageError(
+                f"resize is {self.resize}, less than the size {self.size!r}",
+                cure=f"Pass resize={longer} or more, or None.",
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return _pair("size", self.size)
+
+    @property
+    def random(self) -> bool:
+        return False
+
+    def place(self, width: int, height: int, draws: Sequence[float]) -> Placement:  # noqa: ARG002 - one protocol
+        out_height, out_width = self.shape
+        resize = self.resize if self.resize is not None else round(max(out_height, out_width) * 256 / 224)
+        scale = min(width, height) / resize
+        w, h = out_width * scale, out_height * scale
+        return Placement(Box((width - w) / 2, (height - h) / 2, w, h))
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The whole picture, resized to exactly `size`, whatever its aspect ratio.
+
+    Attributes:
+        size: output (height, width) in pixels, or one number for both.
+    """
+
+    size: int | tuple[int, int]
+
+    def __post_init__(self) -> None:
+        _pair("size", self.size)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return _pair("size", self.size)
+
+    @property
+    def random(self) -> bool:
+        return False
+
+    def place(self, width: int, height: int, draws: Sequence[float]) -> Placement:  # noqa: ARG002 - one protocol
+        del width, height
+        return Placement(None)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A picture whose values are labels: cropped as the sample's other picture is, but to the nearest value.
+
+    Values keep their meaning: palette indices stay indices, 16 bits stay 16 bits. In the batch a mask is (N, H, W).
+    """

@@ -1,0 +1,225 @@
+"""Jobs in, finished jobs out in the same order, made by a pool of threads in between. Knows nothing of pictures.
+
+    feeder ──chunks──► decode threads ──last chunk──► finish ──► take()
+
+One feeder thread draws jobs from an iterator, never more than `ahead` beyond the one the caller has, and cuts each
+into chunks. The decode threads take chunks in order; whoever finishes a job's last chunk finishes the job and wakes
+the consumer, once a batch and not once a chunk: measured, that alone took the cost in Python from 22 to 7
+microseconds a sample. The threads outlive the iterator, so the first jobs of an epoch are made while the last ones of
+the epoch before are consumed.
+
+A thread never dies of an error: it is kept in the job, and raised by `take` when that job's turn comes.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from wds_tools.errors import UsageError
+
+__all__ = ["Engine", "Job"]
+
+
+class Job(Protocol):
+    """What the engine moves. A job may have no slots at all; it is finished all the same."""
+
+    chunk: int  # slots per chunk
+    error: BaseException | None
+
+    @property
+    def slots(self) -> int: ...
+
+    def finish(self) -> None:
+        """Called once, when all chunks are made, by the thread that made the last."""
+        ...
+
+
+J = TypeVar("J", bound=Job)
+S = TypeVar("S")
+
+
+class _Entry(Generic[J]):
+    """A job on its way."""
+
+    __slots__ = ("done", "job", "left", "run")
+
+    def __init__(self, job: J, run: _Run[J], chunks: int) -> None:
+        self.job = job
+        self.run = run
+        self.left = chunks
+        self.done = False
+
+
+class _Run(Generic[J]):
+    """One iterator of jobs being worked off; dropped as a whole when another begins."""
+
+    def __init__(self, jobs: Iterator[J], ahead: int) -> None:
+        self.jobs = jobs
+        # A queue of permits and not a semaphore: `put` may be called by a finalizer, at any moment, in any thread.
+        self.room: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        for _ in range(ahead):
+            self.room.put(True)
+        self.changed = threading.Condition()
+        self.entries: deque[_Entry[J]] = deque()
+        self.exhausted = False
+        self.error: BaseException | None = None
+        self.dropped = False
+        self.feeder: threading.Thread | None = None
+
+
+class Engine(Generic[J, S]):
+    """A pool of decode threads that turns jobs into finished jobs, in order.
+
+    Args:
+        work: makes slots [low, high) of a job, given the thread's own state.
+        state: makes one thread's state.
+        threads: decode threads.
+        ahead: jobs that may be begun and not yet taken.
+    """
+
+    def __init__(
+        self, work: Callable[[J, int, int, S], None], state: Callable[[], S], *, threads: int, ahead: int
+    ) -> None:
+        self._work = work
+        self._state = state
+        self._threads_wanted = threads
+        self._ahead = ahead
+        self._chunks: queue.SimpleQueue[tuple[_Entry[J], int, int] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._run: _Run[J] | None = None
+        self._closed = False
+        self._process: int | None = None
+
+    def start(self, jobs: Iterator[J]) -> None:
+        """Work off these jobs from now on; what was begun of others is dropped."""
+        if self._closed:
+            raise UsageError("the loader is closed", cure="Make a new one.")
+        self._check_process()
+        self._drop()
+        if not self._threads:
+            self._threads = [
+                threading.Thread(target=self._serve, name=f"shardstream-decode-{i}", daemon=True)
+                for i in range(self._threads_wanted)
+            ]
+            for thread in self._threads:
+                thread.start()
+        run = self._run = _Run(jobs, self._ahead)
+        run.feeder = threading.Thread(target=self._feed, args=(run,), name="shardstream-feed", daemon=True)
+        run.feeder.start()
+
+    def take(self) -> J:
+        """The next job, when it is finished.
+
+        Raises:
+            StopIteration: there are no more.
+            BaseException: what went wrong while this job was planned or made.
+        """
+        run = self._run
+        if run is None:
+            raise StopIteration
+        self._check_process()
+        with run.changed:
+            while not (run.entries and run.entries[0].done):
+                if not run.entries and run.exhausted:
+                    if run.error is not None:
+                        raise run.error
+                    raise StopIteration
+                run.changed.wait()
+            job = run.entries.popleft().job
+        run.room.put(True)
+        if job.error is not None:
+            raise job.error
+        return job
+
+    def close(self) -> None:
+        """End all threads and wait for them; twice does nothing."""
+        threads, self._threads = self._threads, []
+        self._drop()
+        self._closed = True
+        for _ in threads:
+            self._chunks.put(None)
+        for thread in threads:
+            thread.join()
+
+    def abandon(self) -> None:
+        """Tell all threads to end, without waiting and without a lock: safe in a finalizer, in any thread."""
+        self._closed = True
+        if self._run is not None:
+            self._run.dropped = True
+            self._run.room.put(False)
+        for _ in self._threads:
+            self._chunks.put(None)
+
+    def _drop(self) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        run.dropped = True
+        run.room.put(False)
+        if run.feeder is not None:
+            run.feeder.join()
+
+    def _check_process(self) -> None:
+        if self._process not in (None, os.getpid()):
+            raise UsageError(
+                "the loader was begun in another process, and threads do not cross a fork",
+                cure="Make the loader in the process that iterates it.",
+            )
+        self._process = os.getpid()
+
+    def _feed(self, run: _Run[J]) -> None:
+        try:
+            while True:
+                if not run.room.get() or run.dropped:
+                    return
+                job = next(run.jobs, None)
+                if job is None:
+                    return
+                self._enqueue(job, run)
+        except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
+            run.error = error
+        finally:
+            with run.changed:
+                run.exhausted = True
+                run.changed.notify_all()
+
+    def _enqueue(self, job: J, run: _Run[J]) -> None:
+        lows = range(0, job.slots, job.chunk)
+        entry = _Entry(job, run, max(1, len(lows)))
+        with run.changed:
+            run.entries.append(entry)
+        for low in lows or (0,):
+            self._chunks.put((entry, low, min(low + job.chunk, job.slots)))
+
+    def _serve(self) -> None:
+        state = self._state()
+        while (chunk := self._chunks.get()) is not None:
+            entry, low, high = chunk
+            del chunk
+            job = entry.job
+            try:
+                if low < high and job.error is None and not entry.run.dropped:
+                    self._work(job, low, high, state)
+            except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
+                job.error = job.error or error
+            self._made(entry)
+            del entry, job  # or an idle thread would keep its last batch's memory from being used again
+
+    def _made(self, entry: _Entry[J]) -> None:
+        with entry.run.changed:
+            entry.left -= 1
+            if entry.left:
+                return
+        try:
+            if entry.job.error is None and not entry.run.dropped:
+                entry.job.finish()
+        except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
+            entry.job.error = error
+        with entry.run.changed:
+            entry.done = True
+            entry.run.changed.notify_all()

@@ -1,0 +1,133 @@
+"""One batch on its way: which samples it is made of, the memory they go to, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loaders.batch import batch_of, column
+from loaders.plan import Order
+from wds_tools.errors import BatchError, UsageError
+
+__all__ = ["BatchJob", "Cursor"]
+
+CHUNK = 16
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A place in the run: the epoch, and how many samples of it the whole job has been handed."""
+
+    epoch: int
+    position: int
+
+
+@dataclass(eq=False, kw_only=True)
+class BatchJob:
+    """A batch being made.
+
+    Attributes:
+        order: the epoch it belongs to.
+        positions: int64 (n,).
+        samples: the planned sample of each slot, int64 (n,).
+        draws: uniform numbers of each slot, (n, k) float64, or None where nothing is random.
+        valid: bool (n,), False where the tail repeats a sample or a bad one was replaced.
+        mark_valid: whether the batch has `valid` as its last element.
+        names: the columns' names.
+        empties: for each column what it is when the batch has no samples.
+        slabs: for each column its uint8 (n, H, W, 3) array, or None.
+        transformed: samples are dicts that a transform or collate handles, not rows of columns.
+        collate: makes the batch of the list of samples, or None.
+        after: where the run stands when this batch has been handed out.
+        last: the epoch ends with it.
+    """
+
+    order: Order
+    positions: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64]
+    draws: npt.NDArray[np.float64] | None
+    valid: npt.NDArray[np.bool_]
+    mark_valid: bool
+    names: tuple[str, ...]
+    empties: Sequence[Any]
+    slabs: Sequence[npt.NDArray[np.uint8] | None]
+    transformed: bool
+    collate: Callable[[list[dict[str, Any]]], Any] | None
+    after: Cursor
+    last: bool
+    chunk: int = CHUNK
+    error: BaseException | None = None
+    batch: Any = None
+    values: list[Any] = field(init=False)
+    keys: list[str | None] = field(init=False)
+    dropped: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.values = [None] * self.slots
+        self.keys = [None] * self.slots
+
+    @property
+    def slots(self) -> int:
+        """Samples in the batch, as planned."""
+        return len(self.samples)
+
+    def finish(self) -> None:
+        """Make the batch of its samples. Bad slots that nothing replaced are left out."""
+        keep = None
+        if self.dropped:
+            gone = set(self.dropped)
+            keep = np.array([slot for slot in range(self.slots) if slot not in gone], dtype=np.int64)
+            self.values = [self.values[slot] for slot in keep]
+            self.keys = [self.keys[slot] for slot in keep]
+            self.valid = self.valid[keep]
+        if self.collate is not None:
+            self.batch = self.collate(self._marked())
+        elif self.transformed:
+            self.batch = self._of_dicts()
+        else:
+            self.batch = self._of_columns(keep)
+        self.values = []
+
+    def _marked(self) -> list[dict[str, Any]]:
+        if self.mark_valid:
+            for sample, valid in zip(self.values, self.valid.tolist(), strict=True):
+                sample["valid"] = valid
+        return self.values
+
+    def _of_columns(self, keep: npt.NDArray[np.int64] | None) -> Any:
+        columns = []
+        for i, (name, slab) in enumerate(zip(self.names, self.slabs, strict=True)):
+            if not self.values:
+                columns.append(self.empties[i])
+            elif slab is None:
+                columns.append(column(name, [row[i] for row in self.values], self.keys))
+            else:
+                columns.append(slab if keep is None else slab[keep])
+        return self._batch(self.names, columns)
+
+    def _of_dicts(self) -> Any:
+        if not self.values:
+            return self._batch(self.names, list(self.empties))
+        first: Mapping[str, Any] = self.values[0]
+        names = tuple(name for name in first if not name.startswith("__"))
+        for sample, key in zip(self.values, self.keys, strict=True):
+            if sample.keys() != first.keys():
+                raise BatchError(
+                    f"the samples of a batch differ in their fields: {sorted(first)} in {self.keys[0]!r}, "
+                    f"{sorted(sample)} in {key!r}",
+                    key=key,
+                    cure="Let transform= return the same fields for every sample, or join them in collate=.",
+                )
+        bad = [name for name in names if not name.isidentifier()]
+        if bad:
+            raise UsageError(f"transform returned the fields {bad}, which are no Python names", cure="Rename them.")
+        return self._batch(names, [column(name, [row[name] for row in self.values], self.keys) for name in names])
+
+    def _batch(self, names: tuple[str, ...], columns: list[Any]) -> Any:
+        if self.mark_valid:
+            return batch_of((*names, "valid"), [*columns, self.valid])
+        return batch_of(names, columns)

@@ -1,0 +1,275 @@
+"""ShardLoader: shards to batches of numpy arrays, in an order that is a function of (seed, epoch, position).
+
+The constructor stores and checks its arguments. Shards are looked up, ranks resolved and threads started when the
+first batch, or the length, is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from loaders.cores import usable_cores
+from loaders.draws import check_seed
+from loaders.fields import ImageSpec, parse_fields
+from loaders.job import Cursor
+from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Plan, Tail, block_samples
+from loaders.policy import OnError, check_on_error
+from loaders.read import Reading
+from loaders.session import Recipe, Session
+from loaders.slab import Allocate, plain_memory
+from loaders.state import State, backend, state_of
+from loaders.stats import Report
+from loaders.world import check_world, world_of_environment
+from wds_tools.dataset import Dataset, open_dataset
+from wds_tools.errors import UsageError
+from wds_tools.pictures.options import Pictures
+
+__all__ = ["ShardLoader", "Urls"]
+
+Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class ShardLoader:
+    """Batches of decoded samples, one epoch an iteration.
+
+    Iterating gives one epoch of batches, the next iteration the next epoch; `set_epoch` overrides. An iteration that
+    is broken off ends its epoch too. A batch is a NamedTuple with the fields' names, and belongs to the caller: its
+    memory is not used again while anything refers to it. In a batch a picture field is uint8 (N, H, W, 3), an int
+    field int64 (N,), an array field stacked; everything else is a list of N.
+
+    Args:
+        urls: a string with braces, a glob, a folder, a `dataset.json`, a path, or a list of these.
+        batch_size: samples per batch of this rank.
+        fields: the columns; ";" separates alternatives, a final "?" allows a sample to lack the field.
+        image: what pictures become: a crop for all of them, or a dict by field. None keeps their own size.
+        transform: takes and returns one decoded sample, a dict; runs in the decode threads, so it should release the
+            interpreter's lock or be short.
+        collate: takes the list of a batch's samples (dicts) and returns the batch, in place of the above.
+        seed: 0 to 2**64 - 1. The same seed gives the same epochs, whatever the ranks and threads.
+        shuffle: False gives dataset order.
+        lanes: sequential runs open at a time, for the whole job; None means 960, or what a loaded state says.
+        tail: "drop" leaves out what does not fill a global batch; "pad" repeats samples and adds an element `valid`,
+            bool (N,); "exact" gives every sample once, in a last batch that may be short or empty.
+        on_error: "raise", or "skip" to replace a bad sample by the next good one of its lane.
+        threads: decode threads; None means the cores that this process may use.
+        rank: of this process; None means RANK as torchrun sets it, else 0.
+        world_size: number of ranks; None means WORLD_SIZE, else 1.
+        read: how far ahead is read.
+        pictures: what decoding does with transparency, orientation, profiles and bombs.
+        quarantine: a file to which skipped samples are listed.
+        exclude: such a file, or sample indices, to be replaced without being read.
+
+    Raises:
+        UsageError: from the constructor, an argument that cannot be; later, see its subclasses.
+    """
+
+    def __init__(
+        self,
+        urls: Urls,
+        *,
+        batch_size: int,
+        fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
+        image: ImageSpec = None,
+        transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        collate: Callable[[list[dict[str, Any]]], Any] | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+        lanes: int | None = None,
+        tail: Tail = "drop",
+        on_error: OnError = "raise",
+        threads: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        read: Reading = Reading(),  # noqa: B008 - frozen
+        pictures: Pictures = Pictures(),  # noqa: B008 - frozen
+        quarantine: str | os.PathLike[str] | None = None,
+        exclude: str | os.PathLike[str] | Iterable[int] | None = None,
+    ) -> None:
+        for name, value in (("batch_size", batch_size), ("threads", threads), ("lanes", lanes)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} is {value}, expected at least 1")
+        check_on_error(on_error)
+        if tail not in TAILS:
+            raise UsageError(f"tail is {tail!r}, expected one of {', '.join(TAILS)}")
+        if (rank is None) != (world_size is None):
+            raise UsageError("only one of rank and world_size is given", cure="Pass both, or neither.")
+        self.urls = urls
+        self.batch_size = batch_size
+        self._recipe = Recipe(
+            batch_size=batch_size,
+            specs=parse_fields(fields, image),
+            transform=transform,
+            collate=collate,
+            on_error=on_error,
+            exclude=exclude if exclude is None or isinstance(exclude, str | os.PathLike) else tuple(exclude),
+            quarantine=Path(quarantine) if quarantine is not None else None,
+            threads=threads if threads is not None else usable_cores(),
+            read=read,
+            pictures=pictures,
+        )
+        self._seed, self._shuffle, self._tail = seed, shuffle, tail
+        check_seed(seed)
+        self._lanes = lanes
+        self._world = (rank, world_size)
+        self._dataset: Dataset | None = None
+        self._session: Session | None = None
+        self._adopted: State | None = None
+        self._cursor = Cursor(0, 0)
+        self._broken_off = False  # the epoch at the cursor was begun and not finished
+        self._loaded = False
+        self._iteration = 0
+
+    # Places where a framework puts its own.
+
+    def _resolve_world(self) -> tuple[int, int]:
+        return world_of_environment()
+
+    def _allocator(self) -> Allocate:
+        return plain_memory
+
+    def _present(self, batch: Any) -> Any:
+        return batch
+
+    @property
+    def dataset(self) -> Dataset:
+        """The shards and where their samples lie; opened on first use."""
+        if self._dataset is None:
+            self._dataset = open_dataset(self.urls)
+        return self._dataset
+
+    @property
+    def plan(self) -> Plan:
+        """What decides the order."""
+        dataset, adopted = self.dataset, self._adopted
+        samples, nbytes = int(dataset.counts.sum()), int(dataset.sizes.sum())
+        lanes, block_bytes = self._lanes, self._recipe.read.block_bytes
+        if lanes is None:
+            lanes = adopted.lanes if adopted else DEFAULT_LANES
+        if block_bytes is None and adopted:
+            block = adopted.block
+        else:
+            block = block_samples(samples, nbytes, lanes=lanes, block_bytes=block_bytes or DEFAULT_BLOCK_BYTES)
+        return Plan(
+            counts=dataset.counts,
+            sizes=dataset.sizes,
+            lanes=lanes,
+            block=block,
+            seed=self._seed,
+            shuffle=self._shuffle,
+            tail=self._tail,
+        )
+
+    def _begin(self) -> Session:
+        if self._session is None:
+            rank, world_size = self._world
+            if rank is None or world_size is None:
+                rank, world_size = self._resolve_world()
+            rank, world_size = check_world(rank, world_size)
+            self._session = Session(
+                self.dataset,
+                self.plan,
+                self._recipe,
+                rank=rank,
+                world_size=world_size,
+                allocate=self._allocator(),
+            )
+            weakref.finalize(self, self._session.abandon)
+        return self._session
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch on this rank, the same on every rank."""
+        session = self._begin()
+        return session.plan.batches(session.global_batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        session = self._begin()
+        if self._broken_off:
+            self._cursor = Cursor(self._cursor.epoch + 1, 0)
+        if session.plan.batches(session.global_batch, position=self._cursor.position) == 0:
+            # A state with less left than one batch of the size in use now: there is no empty epoch.
+            self._cursor = Cursor(self._cursor.epoch + 1, 0)
+        self._broken_off, self._loaded = True, False
+        self._iteration += 1
+        return self._iterate(session, self._iteration)
+
+    def _iterate(self, session: Session, iteration: int) -> Iterator[Any]:
+        last = False
+        while not last:
+            if iteration != self._iteration or session is not self._session:
+                raise UsageError(
+                    "the loader was iterated, moved or closed while this iteration ran",
+                    cure="Use one iteration at a time, or one loader for each.",
+                )
+            job = session.take(self._cursor)
+            self._cursor = job.after
+            last = job.last
+            self._broken_off = not last
+            batch = self._present(job.batch)
+            del job  # or this frame would keep the batch's memory while the caller has let it go
+            yield batch
+            del batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is this epoch, from its start; a loaded state's own epoch keeps its place."""
+        if not (self._loaded and epoch == self._cursor.epoch):
+            self._move(Cursor(epoch, 0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run stands: JSON, under 400 bytes, equal on all ranks. Counts what the caller got."""
+        return state_of(self._begin().plan, self._cursor).as_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, at any world size, batch size and number of threads.
+
+        Raises:
+            StateError: it is of another dataset, seed, order or tail; the message says what changed.
+        """
+        loaded = State.of_dict(state)
+        self._adopted = loaded
+        try:
+            loaded.check(self.plan)
+        except Exception:
+            self._adopted = None
+            raise
+        if self._session is not None and (self._session.plan.lanes, self._session.plan.block) != (
+            loaded.lanes,
+            loaded.block,
+        ):
+            self.close()
+        self._move(Cursor(loaded.epoch, loaded.position))
+        self._loaded = True
+
+    def _move(self, cursor: Cursor) -> None:
+        self._cursor, self._broken_off, self._loaded = cursor, False, False
+        self._iteration += 1
+
+    def report(self) -> Report:
+        """What was done so far and where the time went."""
+        session = self._begin()
+        return session.stats.report(
+            threads=self._recipe.threads,
+            slabs_made=session.slabs.made,
+            slabs_reused=session.slabs.reused,
+            skipped=session.quarantine.counts,
+            backend=backend(),
+        )
+
+    def close(self) -> None:
+        """End the threads and close the shards; twice does nothing, and iterating begins anew."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(spec.text for spec in self._recipe.specs)
+        return f"{type(self).__name__}({self.urls!r}, batch_size={self.batch_size}, fields=({fields}))"

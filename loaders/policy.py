@@ -1,0 +1,107 @@
+"""What happens to a bad sample: raise, or skip it so that every rank skips alike.
+
+Only the content of a sample is ever skipped (SampleError). A shard that cannot be reached is raised, whatever the
+policy: the samples in it are fine, and training on what is left would be a silent change of the data.
+
+The quarantine file lists what was skipped, one JSON object a line: {"sample", "url", "key", "field", "problem",
+"instead", "fingerprint"}. Several ranks append to one file; given back as `exclude=` the listed samples are replaced
+without being read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from wds_tools.errors import SampleError, StateError, UsageError
+
+__all__ = ["MAX_FAILURES_IN_A_ROW", "OnError", "Quarantine", "check_on_error", "read_exclude"]
+
+OnError = Literal["raise", "skip"]
+MAX_FAILURES_IN_A_ROW = 100
+SKIP_CURE = 'Mend or remove the sample, or pass on_error="skip" to replace bad samples.'
+
+log = logging.getLogger(__name__)
+
+
+def check_on_error(on_error: str) -> None:
+    """Raise UsageError unless it is one of the two policies."""
+    if on_error not in ("raise", "skip"):
+        raise UsageError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
+
+
+class Quarantine:
+    """Counts bad samples, logs the first of each kind, and keeps the list. Safe for many threads."""
+
+    def __init__(self, path: Path | None, *, fingerprint: str) -> None:
+        self._path = path
+        self._fingerprint = fingerprint
+        self._lock = threading.Lock()
+        self._seen: set[int] = set()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, sample: int, error: SampleError, *, instead: str | None) -> None:
+        """Note one bad sample and the key of the one that took its place, None where nothing did."""
+        kind = type(error).__name__
+        with self._lock:
+            self.counts[kind] += 1
+            if self.counts[kind] == 1:
+                log.warning("skipped a sample (%s, further ones of this kind are only counted): %s", kind, error)
+            if self._path is None or sample in self._seen:
+                return
+            self._seen.add(sample)
+            line = {
+                "sample": sample,
+                "url": error.url,
+                "key": error.key,
+                "field": error.field,
+                "problem": error.problem,
+                "instead": instead,
+                "fingerprint": self._fingerprint,
+            }
+            _append(self._path, json.dumps(line) + "\n")
+
+
+def _append(path: Path, line: str) -> None:
+    # One write of one line to a file opened for appending: lines of several ranks do not mix.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def read_exclude(exclude: str | os.PathLike[str] | Iterable[int] | None, *, fingerprint: str) -> frozenset[int]:
+    """The samples to leave out: indices as given, or those a quarantine file lists.
+
+    Raises:
+        UsageError: the file is no quarantine file.
+        StateError: it was written for another dataset.
+    """
+    if exclude is None:
+        return frozenset()
+    if not isinstance(exclude, str | os.PathLike):
+        return frozenset(int(sample) for sample in exclude)
+    path = Path(exclude)
+    try:
+        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        pairs = [(int(row["sample"]), str(row["fingerprint"])) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"exclude={str(path)!r} is no quarantine file: {error}",
+            cure="Pass the file that quarantine= wrote, or sample indices.",
+        ) from error
+    for sample, theirs in pairs:
+        if theirs != fingerprint:
+            raise StateError(
+                f"exclude={str(path)!r} lists sample {sample} of another dataset (fingerprint {theirs}, this one has "
+                f"{fingerprint})",
+                cure="Delete the file and let on_error='skip' write a new one.",
+            )
+    return frozenset(sample for sample, _ in pairs)

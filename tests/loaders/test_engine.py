@@ -1,0 +1,163 @@
+"""Jobs come out in order, bounded, errors in their turn, and no thread stays behind."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from loaders.engine import Engine
+from wds_tools.errors import UsageError
+
+
+@dataclass
+class Squares:
+    """A job whose slots are squares of numbers."""
+
+    number: int
+    slots: int
+    chunk: int = 3
+    error: BaseException | None = None
+    made: list[int] = field(default_factory=list)
+    sum: int = -1
+
+    def __post_init__(self) -> None:
+        self.made = [-1] * self.slots
+
+    def finish(self) -> None:
+        self.sum = sum(self.made)
+
+
+def work(job: Squares, low: int, high: int, state: list[int]) -> None:
+    state.append(job.number)
+    for slot in range(low, high):
+        if job.number == 13:
+            raise ValueError("thirteen")
+        job.made[slot] = (job.number + slot) ** 2
+
+
+def engine_of(threads: int = 3, ahead: int = 2) -> Engine[Squares, list[int]]:
+    return Engine(work, list, threads=threads, ahead=ahead)
+
+
+def names() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("shardstream"))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("slots", [0, 1, 7, 16])
+def test_jobs_come_in_order_and_whole(threads: int, slots: int) -> None:
+    engine = engine_of(threads)
+    engine.start(Squares(number, slots) for number in range(10))
+    jobs = [engine.take() for _ in range(10)]
+    assert [job.number for job in jobs] == list(range(10))
+    assert [job.sum for job in jobs] == [sum((job.number + s) ** 2 for s in range(slots)) for job in jobs]
+    with pytest.raises(StopIteration):
+        engine.take()
+    engine.close()
+
+
+def test_no_more_jobs_are_begun_than_wanted() -> None:
+    drawn: list[int] = []
+    third = threading.Event()
+
+    def jobs() -> Iterator[Squares]:
+        for number in itertools.count():
+            drawn.append(number)
+            if number == 2:
+                third.set()
+            yield Squares(number, 4)
+
+    engine = engine_of(ahead=2)
+    engine.start(jobs())
+    assert engine.take().number == 0
+    assert third.wait(30)  # one was taken, so a third is drawn, and no fourth
+    engine.close()
+    assert drawn == [0, 1, 2]
+
+
+def test_an_error_is_raised_in_its_turn() -> None:
+    engine = engine_of()
+    engine.start(Squares(number, 5) for number in range(11, 20))
+    assert [engine.take().number for _ in range(2)] == [11, 12]
+    with pytest.raises(ValueError, match="thirteen"):
+        engine.take()
+    assert engine.take().number == 14
+    engine.close()
+
+
+def test_an_error_of_the_planner_is_raised_after_the_jobs_before_it() -> None:
+    def jobs() -> Iterator[Squares]:
+        yield Squares(1, 5)
+        raise KeyError("plan")
+
+    engine = engine_of()
+    engine.start(jobs())
+    assert engine.take().number == 1
+    with pytest.raises(KeyError, match="plan"):
+        engine.take()
+    engine.close()
+
+
+def test_an_error_of_finishing_is_raised() -> None:
+    class Bad(Squares):
+        def finish(self) -> None:
+            raise OSError("finish")
+
+    engine = engine_of()
+    engine.start(iter([Bad(1, 5)]))
+    with pytest.raises(OSError, match="finish"):
+        engine.take()
+    engine.close()
+
+
+def test_starting_anew_drops_what_was_begun() -> None:
+    engine = engine_of()
+    for first in (0, 100, 200):
+        engine.start(Squares(number, 5) for number in itertools.count(first))
+        assert [engine.take().number for _ in range(3)] == list(range(first, first + 3))
+    engine.close()
+
+
+def test_closing_leaves_no_thread_and_may_be_repeated() -> None:
+    before = names()
+    engine = engine_of(threads=4)
+    engine.start(Squares(number, 5) for number in itertools.count())
+    engine.take()
+    assert len(names()) == len(before) + 5
+    engine.close()
+    engine.close()
+    assert names() == before
+    with pytest.raises(UsageError, match="closed"):
+        engine.start(iter(()))
+
+
+def test_abandoning_ends_all_threads() -> None:
+    before = set(threading.enumerate())
+    engine = engine_of(threads=4)
+    engine.start(Squares(number, 5) for number in itertools.count())
+    engine.take()
+    engine.abandon()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_is_told_instead_of_waiting_for_ever() -> None:
+    engine = engine_of()
+    engine.start(Squares(number, 5) for number in itertools.count())
+    engine.take()
+    child = os.fork()
+    if child == 0:
+        try:
+            engine.take()
+        except UsageError as error:
+            os._exit(7 if "fork" in str(error) else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    engine.close()

@@ -1,0 +1,52 @@
+"""How fields are named: alternatives, options, columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from loaders.crops import Mask, RandomResizedCrop, Resize
+from loaders.fields import parse_fields
+from wds_tools.errors import MissingFieldError
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("jpg;jpeg;png", "jpg"),
+        ("seg.png", "seg_png"),
+        ("txt?", "txt"),
+        ("class", "class_"),
+        ("index", "index_"),
+        ("count", "count_"),
+        ("0 (clean).mp3", "f0__clean__mp3"),
+        ("__key__", "key"),
+        ("__url__", "url"),
+        ("Left.JPG", "left_jpg"),
+    ],
+)
+def test_columns_have_python_names(text: str, name: str) -> None:
+    (spec,) = parse_fields((text,), None)
+    assert spec.name == name
+
+
+def test_the_first_alternative_that_is_there_is_found() -> None:
+    (spec,) = parse_fields(("jpg;png",), None)
+    assert spec.find({"__key__": "a", "png": b"", "jpg": b""}) == "jpg"
+    assert spec.find({"__key__": "a", "png": b""}) == "png"
+
+
+def test_a_missing_field_is_an_error_unless_optional() -> None:
+    required, optional = parse_fields(("txt", "json?"), None)
+    assert optional.find({"__key__": "a"}) is None
+    with pytest.raises(MissingFieldError, match=r"no field 'txt', only cls.*key a.*txt\?"):
+        required.find({"__key__": "a", "cls": b""})
+
+
+def test_image_applies_to_every_picture_or_by_field() -> None:
+    crop = RandomResizedCrop(8)
+    specs = parse_fields(("a.jpg", "cls", "b.png"), crop)
+    assert [spec.image for spec in specs] == [crop, None, crop]
+    specs = parse_fields(("jpg;png", "seg.png", "thumb.jpg"), {"png": crop, "seg.png": Mask()})
+    assert [spec.image for spec in specs] == [crop, Mask(), None]
+    (spec,) = parse_fields(("JPG",), {"jpg": Resize(4)})
+    assert spec.image == Resize(4)
