@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from wds_tools.errors import UnsupportedPictureError, UsageError
-from wds_tools.pictures import icc, turbo
+from wds_tools.errors import UsageError
+from wds_tools.pictures import turbo
 from wds_tools.pictures.facts import Facts, check_size, check_whole, flat, read_facts
-from wds_tools.pictures.modes import scaled_key, to_grey_or_rgb
+from wds_tools.pictures.general import loaded, part_by_pillow
+from wds_tools.pictures.icc import in_srgb
+from wds_tools.pictures.jpeg import icc_profile
 from wds_tools.pictures.options import Pictures
-from wds_tools.pictures.orientation import Box, mirrored, stored_box, swaps, turned, unturned
-from wds_tools.pictures.plugins import Opened, opened, translated
-from wds_tools.pictures.resize import hull, nearest, resized
+from wds_tools.pictures.orientation import Box, mirrored, stored_box, swaps, turned
+from wds_tools.pictures.plugins import translated
+from wds_tools.pictures.resize import nearest, resized
 from wds_tools.sample import BytesLike
 
 if TYPE_CHECKING:
@@ -129,8 +131,8 @@ class Decoder:
         facts, data = self._checked(data, facts)
         part, (high, wide) = self._placed(facts, box, size)
         orientation = self._orientation(facts)
-        with opened(facts.format, data) as picture:
-            image = _loaded(picture, facts)
+        with translated(facts.format):
+            image = loaded(facts, data)
             ends = (part.left, part.top, part.left + part.width, part.top + part.height)
             small = nearest(image, (high, wide) if swaps(orientation) else (wide, high), ends)
             values = np.array(turned(small, mirrored(orientation) if flip else orientation))
@@ -150,11 +152,7 @@ class Decoder:
     def _placed(self, facts: Facts, box: Box | None, size: tuple[int, int] | None) -> tuple[Box, tuple[int, int]]:
         """The box in stored coordinates, and the result's height and width."""
         width, height = self.size(facts)
-        box = Box(0, 0, width, height) if box is None else Box(*box)
-        inside = box.left >= -_SLACK and box.top >= -_SLACK
-        inside = inside and box.left + box.width <= width + _SLACK and box.top + box.height <= height + _SLACK
-        if not inside or box.width <= 0 or box.height <= 0:
-            raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
+        box = Box(0, 0, width, height) if box is None else _inside(Box(*box), width, height)
         target = (max(1, round(box.height)), max(1, round(box.width))) if size is None else size
         if min(target) < 1:
             raise UsageError(f"a picture cannot be made {target[1]} x {target[0]} pixels large")
@@ -162,41 +160,22 @@ class Decoder:
 
     def _stored_part(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> Image.Image:
         """The part at its target size (width, height), as it lies in the file; mode L, RGB or RGBX."""
-        srgb = self.options.icc == "srgb" and facts.icc
-        view = (
-            turbo.decoded(data, facts, part, target, self._scratch)
-            if BACKEND != "pillow" and turbo.knows(facts)
-            else None
-        )
-        if view is not None:
-            small = resized(view.image, target, view.box)
-            return self._in_srgb(small, icc.embedded_profile(data, facts)) if srgb else small
-        with opened(facts.format, data) as picture:
-            image = _loaded(picture, facts)
-            left, top, right, bottom = hull(part, facts.width, facts.height)
-            cut = image.crop((left, top, right, bottom)) if (right - left, bottom - top) != image.size else image
-            if srgb:
-                cut = self._in_srgb(cut, icc.embedded_profile(data, facts, image))
-            cut = to_grey_or_rgb(cut, self.options.background, wide=facts.format == "ppm")
-            ends = (part.left - left, part.top - top, part.left + part.width - left, part.top + part.height - top)
-            return resized(cut, target, ends)
-
-    def _in_srgb(self, image: Image.Image, profile: bytes) -> Image.Image:
-        converted = icc.to_srgb(image, profile)
-        if converted is None:
-            self.notes["icc profile ignored"] += 1
-            return image
-        return converted
+        if BACKEND != "pillow" and turbo.knows(facts):
+            view = turbo.decoded(data, facts, part, target, self._scratch)
+            if view is not None:
+                small = resized(view.image, target, view.box)
+                wanted = self.options.icc == "srgb" and facts.icc
+                return in_srgb(small, icc_profile(data, facts.scan), self.notes) if wanted else small
+        return part_by_pillow(data, facts, part, target, options=self.options, notes=self.notes)
 
 
-def _loaded(picture: Opened, facts: Facts) -> Image.Image:
-    image = picture.image
-    if facts.format == "jpeg" and facts.mode == "":
-        raise UnsupportedPictureError("JPEG picture with a number of colour channels that no picture has")
-    image.load()
-    if "transparency" in image.info:
-        image.info["transparency"] = scaled_key(image.info["transparency"], image.mode, facts.bits)
-    return unturned(image, picture.orientation) if picture.upright else image
+def _inside(box: Box, width: int, height: int) -> Box:
+    left, top = max(0.0, box.left), max(0.0, box.top)
+    right, bottom = min(width, box.left + box.width), min(height, box.top + box.height)
+    lost = max(left - box.left, top - box.top, box.left + box.width - right, box.top + box.height - bottom)
+    if not (lost < _SLACK and right > left and bottom > top):
+        raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
+    return box if not lost else Box(left, top, right - left, bottom - top)
 
 
 def _write(image: Image.Image, out: Pixels) -> None:

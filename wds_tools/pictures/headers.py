@@ -134,15 +134,39 @@ def _read_webp_extended(data: BytesLike, end: int) -> Header:
 
 
 def read_gif(data: BytesLike) -> Header:
-    """Read the canvas of a GIF. Whether it is animated or transparent only its frames say: both are taken as possible.
+    """Read the canvas of a GIF, grown to its first frame as Pillow grows it.
+
+    Whether it is animated or transparent only its frames say: both are taken as possible.
 
     Raises:
-        TruncatedPictureError: the data ends inside the header.
+        TruncatedPictureError: the data ends before the first frame.
     """
-    if len(data) < 13:
-        raise TruncatedPictureError(f"GIF picture cut off inside its header, after {len(data)} bytes")
-    width, height = struct.unpack_from("<HH", data, 6)
-    return Header(width, height, "P", alpha=True, animated=True)
+    try:
+        width, height, flags = struct.unpack_from("<HHB", data, 6)
+        place = _gif_frame(data, 13 + _gif_palette(flags))
+        left, top, wide, high = struct.unpack_from("<HHHH", data, place + 1)
+    except (struct.error, IndexError) as error:
+        raise TruncatedPictureError(f"GIF picture cut off before its first frame, after {len(data)} bytes") from error
+    return Header(max(width, left + wide), max(height, top + high), "P", alpha=True, animated=True)
+
+
+def _gif_palette(flags: int) -> int:
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def _gif_frame(data: BytesLike, place: int) -> int:
+    # Before a frame lie extensions: "!", a label, then blocks with a length each until one of length 0.
+    while data[place] != 0x2C:
+        if data[place] == 0x3B:
+            raise PictureError("GIF picture without a frame")
+        if data[place] != 0x21:
+            place += 1  # junk, which Pillow skips too
+            continue
+        place += 2
+        while data[place]:
+            place += 1 + data[place]
+        place += 1
+    return place
 
 
 def read_bmp(data: BytesLike) -> Header:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import zlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from wds_tools.pictures import headers, jpeg
@@ -18,7 +19,7 @@ from wds_tools.sample import BytesLike
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
 
-__all__ = ["embedded_profile", "to_srgb"]
+__all__ = ["embedded_profile", "in_srgb", "to_srgb"]
 
 _MAX_PROFILE = 4 << 20  # the largest in common use, of a printing press, has about 2 MiB
 _SPACES = {"RGB": "RGB ", "RGBX": "RGB ", "RGBA": "RGB ", "L": "GRAY", "CMYK": "CMYK"}
@@ -72,3 +73,12 @@ def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
         return None
     target = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
     return ImageCms.buildTransform(source, target, mode, "RGB")
+
+
+def in_srgb(image: Image.Image, profile: bytes, notes: Counter[str]) -> Image.Image:
+    """The image in sRGB where its profile can be used, else as it is, which is noted."""
+    converted = to_srgb(image, profile)
+    if converted is None:
+        notes["icc profile ignored"] += 1
+        return image
+    return converted

@@ -74,20 +74,17 @@ def translated(name: str) -> Iterator[None]:
         raise kind(f"{name.upper()} picture does not decode: {words}") from error
 
 
-@contextmanager
-def opened(name: str, data: BytesLike) -> Iterator[Opened]:
+def opened(name: str, data: BytesLike) -> Opened:
     """Open a picture of the format `name` (as `sniff` calls it); pixels are read when the image is used.
+
+    Nothing needs to be closed: the bytes are in memory.
 
     Raises:
         UnsupportedPictureError: the reader of that format is not installed.
         PictureError: the header does not make sense.
     """
     with translated(name):
-        image = _plugin(name)(io.BytesIO(_content(name, data)))
-        try:
-            yield _described(name, image)
-        finally:
-            image.close()
+        return _described(name, _plugin(name)(io.BytesIO(_content(name, data))))
 
 
 def _content(name: str, data: BytesLike) -> BytesLike:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from wds_tools.pictures.orientation import Box
 
-__all__ = ["hull", "nearest", "resized"]
+__all__ = ["hull", "nearest", "resized", "scale_for"]
+
+
+def scale_for(part: Box, target: tuple[int, int]) -> int:
+    """The largest of 8, 4, 2, 1 by which the part can be divided and still cover the target (width, height)."""
+    return next(
+        (scale for scale in (8, 4, 2) if part.width >= target[0] * scale and part.height >= target[1] * scale), 1
+    )
 
 
 def hull(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
@@ -31,13 +38,20 @@ def resized(
     """The picture, or the part in the box, at that size (width, height); antialiased bilinear."""
     from PIL import Image
 
+    if image.size == size and box in {None, (0, 0, *size)}:
+        return image
     return image.resize(size, Image.Resampling.BILINEAR, box)
 
 
 def nearest(
     image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float] | None = None
 ) -> Image.Image:
-    """The same without inventing values: each pixel is one of the picture's own."""
+    """The same without inventing values: each pixel is one of the picture's own.
+
+    With a box of whole pixels and its own size this cuts out, as fast as `crop` and without Pillow's limit on pixels.
+    """
     from PIL import Image
 
+    if image.size == size and box in {None, (0, 0, *size)}:
+        return image
     return image.resize(size, Image.Resampling.NEAREST, box)

@@ -23,20 +23,20 @@ import numpy.typing as npt
 from wds_tools.errors import PictureError
 from wds_tools.pictures.facts import Facts
 from wds_tools.pictures.orientation import Box
-from wds_tools.pictures.resize import hull
+from wds_tools.pictures.resize import hull, scale_for
 from wds_tools.sample import BytesLike
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Scratch", "View", "decoded", "knows", "scale_for"]
+__all__ = ["Scratch", "View", "decoded", "knows"]
 
 _CODINGS = frozenset({"baseline", "sequential", "progressive", "arithmetic", "arithmetic progressive"})
 _DAMAGE = re.compile(r"premature end|bad huffman|bad arithmetic|instead of RST", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"extraneous bytes|unknown JFIF|Unknown Adobe|Inconsistent progression|Invalid SOS", re.IGNORECASE
 )
-_KEEP_BYTES = 64 << 20  # a picture of 16 megapixels; larger ones get memory of their own, which is given back
+_KEEP_BYTES = 16 << 20  # a picture of 4 megapixels; larger ones get memory of their own, which is given back
 
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
@@ -67,13 +67,6 @@ class Scratch:
 def knows(facts: Facts) -> bool:
     """Whether simplejpeg decodes this kind of picture."""
     return facts.format == "jpeg" and facts.mode in {"L", "RGB"} and facts.bits == 8 and facts.coding in _CODINGS
-
-
-def scale_for(part: Box, target: tuple[int, int]) -> int:
-    """The largest of 8, 4, 2, 1 by which the part can be divided and still cover the target (width, height)."""
-    return next(
-        (scale for scale in (8, 4, 2) if part.width >= target[0] * scale and part.height >= target[1] * scale), 1
-    )
 
 
 def decoded(data: BytesLike, facts: Facts, part: Box, target: tuple[int, int], scratch: Scratch) -> View | None:
@@ -118,6 +111,7 @@ def _lowered(data: BytesLike, facts: Facts, rows: int) -> bytearray:
 
 
 def _decode(data: BytesLike, facts: Facts, shape: tuple[int, int, int], memory: Memory) -> bool:
+    """Whether the pixels are in the memory now."""
     import simplejpeg
 
     height, width, scale = shape
@@ -128,7 +122,30 @@ def _decode(data: BytesLike, facts: Facts, shape: tuple[int, int, int], memory: 
     except ValueError as error:
         if _DAMAGE.search(str(error)):
             raise PictureError(f"JPEG picture with damaged data: {error}") from error
-        return bool(_HARMLESS.search(str(error)))
+        return bool(_HARMLESS.search(str(error))) and (
+            _header_is_quiet(data) or _leniently(data, colours, memory, bounds)
+        )
+    return True
+
+
+def _header_is_quiet(data: BytesLike) -> bool:
+    """Whether the header alone gives no warning: then decoding went on to the end before the warning was told."""
+    import simplejpeg
+
+    try:
+        simplejpeg.decode_jpeg_header(data)
+    except ValueError:
+        return False
+    return True
+
+
+def _leniently(data: BytesLike, colours: str, memory: Memory, bounds: dict[str, int]) -> bool:
+    import simplejpeg
+
+    try:
+        simplejpeg.decode_jpeg(data, colours, buffer=memory, strict=False, **bounds)
+    except ValueError:
+        return False
     return True
 
 
