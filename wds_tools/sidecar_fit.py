@@ -8,11 +8,14 @@ those blocks are read to find where the sample's headers begin.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
 from wds_tools.errors import HeaderError, ListingError, StaleIndexError
 from wds_tools.offsets import OffsetArray
-from wds_tools.sidecars import Component, escaped, parse_dali
+from wds_tools.sidecars import Component, escaped, makes_sample, parse_dali
 from wds_tools.sources.base import Source
 from wds_tools.tar import headers
 
@@ -42,6 +45,9 @@ def offsets_from_energon(data: bytes, source: Source, *, place: str) -> OffsetAr
         raise ListingError(f"an Energon index is a row of 8-byte numbers, this has {len(data)} bytes", url=place)
     offsets = np.frombuffer(data, dtype="<u8").astype(np.uint64)
     _check_row(offsets, source, place)
+    first = int(offsets[0])
+    if first and len(offsets) > 1:
+        _check_nothing_before(source, first, place)
     for at in _probes(len(offsets) - 1):
         _header_at(source, int(offsets[at]), place)
     return offsets
@@ -64,27 +70,52 @@ def offsets_from_dali(data: bytes, source: Source, *, place: str) -> OffsetArray
 
 def _begin(source: Source, end: int, first: Component, place: str) -> int:
     """Where the headers of the member begin whose data lies at `first.data`, the member before it ending at `end`."""
-    gap = first.data - end
-    if gap == 512:
+    if first.data - end == 512:
         return end
-    if not 512 < gap <= _GAP_LIMIT or first.data > source.size():
-        raise StaleIndexError(f"the DALI index has data at {first.data} behind a member that ends at {end}", url=place)
-    blocks = bytearray(gap)
-    source.read_into(end, memoryview(blocks))
-    begin, at = -1, 0
-    while at < gap:
-        header = _parsed(memoryview(blocks)[at : at + 512], end + at, place)
-        begin = at if begin < 0 else begin
-        after = at + 512 + (header.size + 511) // 512 * 512
-        if header.kind not in _EXTENSIONS:
-            if at + 512 == gap:
-                return end + begin
-            begin = -1
-        at = after
+    for member in _members_between(source, end, first.data, place):
+        if member.data == first.data:
+            return member.begin
+        _refuse_sample(member, place)
     raise StaleIndexError(f"the shard has no member whose data is at {first.data}", url=place)
 
 
-def _parsed(block: memoryview | bytearray, offset: int, place: str) -> headers.Header:
+def _check_nothing_before(source: Source, first: int, place: str) -> None:
+    """Before the first sample there may be folders and metadata, but no sample that the index leaves out."""
+    for member in _members_between(source, 0, first, place):
+        _refuse_sample(member, place)
+
+
+class _Between(NamedTuple):
+    """A member whose headers lie in a range that is looked through."""
+
+    begin: int
+    data: int
+    header: headers.Header
+    extended: bool
+
+
+def _members_between(source: Source, begin: int, end: int, place: str) -> Iterator[_Between]:
+    if not 0 < end - begin <= _GAP_LIMIT or end > source.size():
+        raise StaleIndexError(f"the index leaves out what lies from {begin} to {end}", url=place)
+    blocks = memoryview(bytearray(end - begin))
+    source.read_into(begin, blocks)
+    first = at = begin
+    while at < end:
+        header = _parsed(blocks[at - begin : at - begin + 512], at, place)
+        if header.kind not in _EXTENSIONS:
+            yield _Between(first, at + 512, header, at > first)
+        at += 512 + (header.size + 511) // 512 * 512
+        if header.kind not in _EXTENSIONS:
+            first = at
+
+
+def _refuse_sample(member: _Between, place: str) -> None:
+    """A file whose name lies in an extension may be a sample: then a scan must tell."""
+    if member.header.kind in b"07" and (member.extended or makes_sample(headers.decode_name(member.header.name))):
+        raise StaleIndexError(f"the index leaves out a file of the shard at {member.begin}", url=place)
+
+
+def _parsed(block: memoryview, offset: int, place: str) -> headers.Header:
     try:
         return headers.parse(bytes(block), url=place, offset=offset)
     except HeaderError as error:
@@ -94,12 +125,12 @@ def _parsed(block: memoryview | bytearray, offset: int, place: str) -> headers.H
 def _header_at(source: Source, offset: int, place: str) -> headers.Header:
     block = bytearray(512)
     source.read_into(offset, memoryview(block))
-    return _parsed(block, offset, place)
+    return _parsed(memoryview(block), offset, place)
 
 
 def _check_component(source: Source, component: Component, place: str) -> None:
     header = _header_at(source, component.data - 512, place)
-    if header.kind not in b"07\0" or header.size != component.size:
+    if header.kind not in b"07" or header.size != component.size:
         raise StaleIndexError(
             f"the member with data at {component.data} has {header.size} bytes, not {component.size}", url=place
         )

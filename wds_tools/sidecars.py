@@ -35,6 +35,7 @@ __all__ = [
     "energon_index",
     "energon_path",
     "escaped",
+    "makes_sample",
     "parse_dali",
     "write_dali",
     "write_energon",
@@ -120,7 +121,7 @@ def _grouped(members: Iterable[_Member]) -> Iterator[list[_Member]]:
     key: str | None = None
     sample: list[_Member] = []
     for member in members:
-        if member.kind != "file" or not _makes_sample(member.name):
+        if member.kind != "file" or not makes_sample(member.name):
             continue
         this = (split_name(member.name) or ("", ""))[0]
         if this != key and sample:
@@ -132,7 +133,8 @@ def _grouped(members: Iterable[_Member]) -> Iterator[list[_Member]]:
         yield sample
 
 
-def _makes_sample(name: str) -> bool:
+def makes_sample(name: str) -> bool:
+    """Whether a file of this name belongs to a sample."""
     return split_name(name) is not None and not is_metadata(name) and not is_litter(name)
 
 
@@ -178,6 +180,7 @@ def parse_dali(data: bytes, place: str) -> list[list[Component]]:
         raise ListingError(f"a DALI index begins 'v1.2 {len(lines)}', this {head[:40]!r}", url=place)
     try:
         samples = [list(_components(line.split(" "), width)) for line in lines]
+        _check_order(each for sample in samples for each in sample)
     except (ValueError, OverflowError) as error:
         raise ListingError(f"a line of the DALI index is damaged: {error}", url=place) from error
     return [kept for sample in samples if (kept := [each for each in sample if _is_ours(each)])]
@@ -193,5 +196,13 @@ def _components(words: list[str], width: int) -> Iterator[Component]:
         yield component
 
 
+def _check_order(components: Iterable[Component]) -> None:
+    end = 0
+    for component in components:
+        if component.data - 512 < end:
+            raise ValueError(f"data at {component.data} before the end of the member in front, {end}")
+        end = component.end
+
+
 def _is_ours(component: Component) -> bool:
-    return component.name is None or _makes_sample(component.name)
+    return component.name is None or makes_sample(component.name)
