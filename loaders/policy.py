@@ -1,7 +1,8 @@
 """What happens to a bad sample: raise, or skip it so that every rank skips alike.
 
-Only the content of a sample is ever skipped (SampleError). A shard that cannot be reached is raised, whatever the
-policy: the samples in it are fine, and training on what is left would be a silent change of the data.
+Only the content of a sample is ever skipped (`SKIPPED`: fields, pictures, and the headers inside the sample). A shard
+that cannot be reached is raised, whatever the policy: the samples in it are fine, and training on what is left would be
+a silent change of the data.
 
 The quarantine file lists what was skipped, one JSON object a line: {"sample", "url", "key", "field", "problem",
 "instead", "fingerprint"}. Several ranks append to one file; given back as `exclude=` the listed samples are replaced
@@ -19,12 +20,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from wds_tools.errors import SampleError, StateError, UsageError
+from wds_tools.errors import DataError, GroupingError, HeaderError, SampleError, StateError, UsageError
 
-__all__ = ["MAX_FAILURES_IN_A_ROW", "OnError", "Quarantine", "check_on_error", "read_exclude"]
+__all__ = ["MAX_FAILURES_IN_A_ROW", "SKIPPED", "SKIP_CURE", "OnError", "Quarantine", "check_on_error", "read_exclude"]
 
 OnError = Literal["raise", "skip"]
 MAX_FAILURES_IN_A_ROW = 100
+SKIPPED = (SampleError, HeaderError, GroupingError)
 SKIP_CURE = 'Mend or remove the sample, or pass on_error="skip" to replace bad samples.'
 
 log = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ class Quarantine:
         self._seen: set[int] = set()
         self.counts: Counter[str] = Counter()
 
-    def add(self, sample: int, error: SampleError, *, instead: str | None) -> None:
+    def add(self, sample: int, error: DataError, *, instead: str | None) -> None:
         """Note one bad sample and the key of the one that took its place, None where nothing did."""
         kind = type(error).__name__
         with self._lock:

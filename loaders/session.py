@@ -6,6 +6,7 @@ the run stands. Nothing here refers to the loader, so that a loader that is let 
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import deque
@@ -24,12 +25,12 @@ from loaders.engine import Engine
 from loaders.fields import FieldSpec
 from loaders.job import CHUNK, BatchJob, Cursor
 from loaders.plan import Order, Plan, share
-from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, OnError, Quarantine, read_exclude
+from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, OnError, Quarantine, read_exclude
 from loaders.read import Reading, SampleReader, Scratch
 from loaders.slab import Allocate, Slabs
 from loaders.stats import Stats
 from wds_tools.dataset import Dataset
-from wds_tools.errors import SampleError, ShardstreamError, TooManyFailuresError, UsageError
+from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, URL
 from wds_tools.shard import parse_sample
@@ -214,7 +215,7 @@ class Session:
         begun = time.perf_counter()
         worker.nbytes, worker.read_seconds = 0, 0.0
         rows = job.draws[low:high].tolist() if job.draws is not None else [()] * (high - low)
-        bad: list[tuple[int, SampleError | None]] = []
+        bad: list[tuple[int, DataError | None]] = []
         slots = list(range(low, high))
         if self.excluded:
             bad = [(slot, None) for slot in slots if int(job.samples[slot]) in self.excluded]
@@ -223,7 +224,7 @@ class Session:
         for slot in slots:
             try:
                 self._make(job, slot, self._next_of(read, worker), rows[slot - low], worker)
-            except SampleError as error:
+            except SKIPPED as error:
                 if self.recipe.on_error == "raise":
                     raise error.at(cure=SKIP_CURE) from error.__cause__
                 bad.append((slot, error))
@@ -275,7 +276,7 @@ class Session:
         return changed
 
     def _replace(
-        self, job: BatchJob, slot: int, error: SampleError | None, row: Sequence[float], worker: _Worker
+        self, job: BatchJob, slot: int, error: DataError | None, row: Sequence[float], worker: _Worker
     ) -> None:
         """Fill a bad slot with the next good sample of its lane, or leave it out where every sample comes just once."""
         instead = None
@@ -289,22 +290,23 @@ class Session:
             self.quarantine.add(int(job.samples[slot]), error, instead=instead)
 
     def _find_good(
-        self, job: BatchJob, slot: int, error: SampleError | None, row: Sequence[float], worker: _Worker
+        self, job: BatchJob, slot: int, error: DataError | None, row: Sequence[float], worker: _Worker
     ) -> str | None:
-        last = error
-        candidates = job.order.replacements(int(job.positions[slot]))
-        for _, position in zip(range(MAX_FAILURES_IN_A_ROW), candidates, strict=False):
+        last, failures = error, int(error is not None)
+        for position in itertools.islice(job.order.replacements(int(job.positions[slot])), self.plan.samples - 1):
             sample = job.order.samples(np.array([position]))
             if int(sample[0]) in self.excluded:
                 continue
             try:
                 self._make(job, slot, next(self._reader.read(sample, worker.scratch)), row, worker)
-            except SampleError as failure:
-                last = failure
+            except SKIPPED as failure:
+                last, failures = failure, failures + 1
+                if failures == MAX_FAILURES_IN_A_ROW:
+                    break
             else:
                 return job.keys[slot]
         raise TooManyFailuresError(
-            f"{MAX_FAILURES_IN_A_ROW} bad samples in a row, the last one: {last}",
+            f"{failures} bad samples in a row and no good one to take their place; the last one: {last}",
             url=last.url if last else None,
             key=last.key if last else None,
             cure="Check the shards with `wds verify --decode`, and that `fields` names what they hold.",

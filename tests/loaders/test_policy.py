@@ -11,7 +11,7 @@ import pytest
 
 from loaders import ShardLoader
 from tests.builders import write_shard
-from wds_tools.errors import StateError, TooManyFailuresError, UsageError
+from wds_tools.errors import HeaderError, ShardMissingError, StateError, TooManyFailuresError, UsageError
 
 BAD = {5, 17, 18, 30}
 
@@ -105,7 +105,36 @@ def test_a_file_that_is_no_quarantine_file_is_refused(tmp_path: Path) -> None:
         len(loader_of(folder(tmp_path), exclude=tmp_path / "notes.txt"))
 
 
+def test_a_damaged_header_is_skipped_as_content(tmp_path: Path) -> None:
+    urls = folder(tmp_path, bad=set())
+    with loader_of(urls) as loader:
+        assert len(loader) == 10  # the index is made while the shard is whole
+        shard = tmp_path / "0.tar"
+        content = bytearray(shard.read_bytes())
+        content[1024 * 3 + 148] ^= 1  # the checksum of the fourth sample's header
+        shard.write_bytes(content)
+        assert 3 not in [number for batch in loader for number in batch.cls.tolist()]
+        assert loader.report().skipped["HeaderError"] >= 1
+        with loader_of(urls, on_error="raise") as strict, pytest.raises(HeaderError, match=r"0\.tar.*offset 3072"):
+            list(strict)
+
+
+def test_a_shard_that_is_gone_is_raised_and_not_skipped(tmp_path: Path) -> None:
+    urls = folder(tmp_path, bad=set())
+    with loader_of(urls) as loader:
+        assert len(loader) == 10
+        (tmp_path / "1.tar").unlink()
+        with pytest.raises(ShardMissingError, match=r"1\.tar"):
+            list(loader)
+
+
+def test_failures_stop_at_a_hundred(tmp_path: Path) -> None:
+    with loader_of(folder(tmp_path, bad=set(range(200)), count=200)) as loader:
+        with pytest.raises(TooManyFailuresError, match="100 bad samples in a row"):
+            list(loader)
+
+
 def test_failures_without_end_are_an_error(tmp_path: Path) -> None:
     with loader_of(folder(tmp_path, bad=set(range(40)))) as loader:
-        with pytest.raises(TooManyFailuresError, match=r"100 bad samples in a row.*wds verify"):
+        with pytest.raises(TooManyFailuresError, match=r"40 bad samples in a row.*wds verify"):
             list(loader)
