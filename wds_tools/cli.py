@@ -38,15 +38,19 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "pack": CommandEntry("shardwriter.cli:pack", "Pack a folder of class folders into shards."),
+    "pack": CommandEntry("shardwriter.cli:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."),
     "index": CommandEntry("wds_tools.cli_index:index", "Make the listing and offsets of shards made elsewhere."),
     "info": CommandEntry("wds_tools.cli_info:info", "Say what a dataset holds."),
     "ls": CommandEntry("wds_tools.cli_ls:ls", "List the samples of shards."),
     "cat": CommandEntry("wds_tools.cli_cat:cat", "Write out one field, or show one sample."),
     "verify": CommandEntry("wds_tools.cli_verify:verify_command", "Read everything and list all that is wrong."),
     "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
-    "demo-pictures": CommandEntry("wds_tools.demo:demo_pictures", "Make the demo's pictures.", hidden=True),
-    "demo-train": CommandEntry("loaders.torch.demo:train", "Train the demo's model.", hidden=True),
+    "demo-pictures": CommandEntry(
+        "wds_tools.demo:demo_pictures", "Make ImageNet-like JPEGs of 24 animals in class folders.", hidden=True
+    ),
+    "demo-train": CommandEntry(
+        "loaders.torch.demo:train", "Train the demo's model on TRAIN and try it on HELD_OUT.", hidden=True
+    ),
 }
 
 

@@ -1,0 +1,130 @@
+"""The root command: light help, a table that agrees with its commands, errors as one line, exit statuses."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.builders import write_labels
+from wds_tools.cli import COMMANDS, CommandEntry, root
+from wds_tools.errors import NoShardsError, TruncatedShardError
+
+WDS = [sys.executable, "-c", "from wds_tools.cli import main; main()"]
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(root, list(args), prog_name="wds")
+
+
+def test_help_lists_all_commands_and_imports_none_of_them() -> None:
+    code = (
+        "import sys; from wds_tools.cli import root; root.main(['--help'], standalone_mode=False);"
+        "heavy = {'numpy', 'torch', 'PIL', 'rich', 'webdataset', 'shardwriter', 'loaders'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name, entry in COMMANDS.items():
+        assert (f"{name} " in done.stdout and entry.help in done.stdout) is not entry.hidden
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_and_the_command_say_the_same(name: str) -> None:
+    done = run(name, "--help")
+    assert done.exit_code == 0, done.output
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert (command.name, command.hidden) == (name, COMMANDS[name].hidden)
+    assert command.help is not None
+    assert command.help.splitlines()[0] == COMMANDS[name].help
+    assert "Example" in done.output
+
+
+def test_the_version_is_the_packages() -> None:
+    from wds_tools import __version__
+
+    assert run("--version").output == f"wds, version {__version__}\n"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("lz", "ls"), ("verfy", "verify"), ("Pack", "pack"), ("demos", "demo")])
+def test_a_mistyped_command_is_told_the_nearest(typed: str, meant: str) -> None:
+    done = run(typed)
+    assert done.exit_code == 2
+    assert repr(meant) in done.output
+    assert "Traceback" not in done.output
+
+
+def _command(error: BaseException) -> click.Command:
+    def fail() -> None:
+        raise error
+
+    return click.Command("fail", callback=fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (NoShardsError("no shards match", cure="Look."), 2, "wds: no shards match. Look."),
+        # An EOFError, which click alone would take for Ctrl-D.
+        (TruncatedShardError("cut", url="a.tar", offset=7), 1, "wds: cut (shard a.tar, offset 7)"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "wds: Permission denied: /x"),
+        (OSError(28, "No space left on device"), 1, "wds: No space left on device"),
+        (KeyboardInterrupt(), 130, "wds: stopped"),
+    ],
+)
+def test_errors_are_one_line_and_a_status(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
+) -> None:
+    monkeypatch.setattr("wds_tools.cli._load", lambda _: _command(error))
+    done = run("ls")
+    assert (done.exit_code, done.stdout, done.stderr.splitlines()) == (status, "", [line])
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wds_tools.cli._load", lambda _: _command(RuntimeError("a bug")))
+    assert isinstance(run("ls").exception, RuntimeError)
+
+
+def test_what_is_no_command_in_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "odd", CommandEntry("wds_tools.cli:COMMANDS", "Odd."))
+    assert isinstance(run("odd").exception, TypeError)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """So many samples that their list is larger than a pipe."""
+    return write_labels(tmp_path_factory.mktemp("many"), [9000])
+
+
+def _start(many: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [*WDS, "ls", "--json", many], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(many: str) -> None:
+    with _start(many) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGINT, 130, b"wds: stopped\n"), (signal.SIGTERM, 143, b"")]
+)
+def test_signals_end_the_command_in_order(many: str, number: signal.Signals, status: int, said: bytes) -> None:
+    with _start(many) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it is at work now, and cannot end before the pipe is emptied
+        process.send_signal(number)
+        _, complaints = process.communicate()
+    assert process.returncode == status
+    assert complaints.strip() == said.strip()
