@@ -127,7 +127,11 @@ def pack(
 
 
 def _class_names(path: Path | None) -> list[str] | None:
-    return None if path is None else path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    if path is None:
+        return None
+    # Not splitlines, which also splits at signs that a folder's name may hold.
+    lines = path.read_bytes().decode(errors="surrogateescape").split("\n")
+    return [line.removesuffix("\r") for line in lines if line.strip()]
 
 
 def _facts(summary: PackSummary) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from wds_tools.codec import encode_field
-from wds_tools.errors import FieldRefusedError, KeyRefusedError, ShardstreamError
+from wds_tools.errors import FieldRefusedError, KeyRefusedError, ShardstreamError, UsageError
 from wds_tools.names import check_field, check_key
 from wds_tools.sample import KEY, SPECIAL
 from wds_tools.tar.write import member_header, padding
@@ -71,6 +71,10 @@ class Encoder:
         return Encoded(key, fields, pieces, size)
 
     def _key(self, sample: Mapping[str, object]) -> str:
+        if not isinstance(sample, Mapping):
+            raise UsageError(
+                f"a sample is a dict, not a {type(sample).__name__}", cure='{"__key__": "a", "jpg": data}.'
+            )
         key = sample.get(KEY)
         if type(key) is not str:
             found = f"{KEY} is a {type(key).__name__}" if KEY in sample else f"the sample has no {KEY}"

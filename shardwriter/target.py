@@ -90,8 +90,9 @@ class Target:
         listing = None if self.listing is None else self.folder / self.listing
         listed = listing is not None and os.path.lexists(listing)
         if shards and not overwrite:
+            stopped = "" if listed or listing is None else " of a run that was stopped, as there is no listing"
             raise TargetError(
-                f"{self.folder} already holds {len(shards)} shards of {self.pattern}, the first is {shards[0]}",
+                f"{self.folder} already holds {len(shards)} shards of {self.pattern}{stopped}; one is {shards[0]}",
                 cure="Write to another folder, or pass overwrite=True (--overwrite) to remove them first.",
             )
         if listing is not None and listed and not (overwrite and self._lists_ours(listing)):

@@ -31,6 +31,7 @@ from typing import Self
 
 import numpy as np
 
+from wds_tools.atomic import sync_folder
 from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
 from wds_tools.listing import OWN_KEYS, ShardRecord, write_listing
 from wds_tools.tar.write import END
@@ -217,6 +218,7 @@ class ShardWriter:
     def _begin(self) -> None:
         with translated(self.target.folder):
             self.target.folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.target.folder.parent)
         self._claim = Claim(self.target)
         self.target.check_free(overwrite=self._overwrite)
         if self._claim.locked:

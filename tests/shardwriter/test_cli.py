@@ -74,7 +74,7 @@ def test_exit_status_2_and_one_line_when_used_wrongly(tmp_path: Path, pictures: 
 
 
 def test_takes_the_labels_of_another_dataset(tmp_path: Path, pictures: Path) -> None:
-    (tmp_path / "classes.txt").write_text("zebra\nbee\nant\n")
+    (tmp_path / "classes.txt").write_bytes(b"zebra\r\nbee\nant\n")
     result = wds("pack", pictures, tmp_path / "out", "--classes", tmp_path / "classes.txt")
     assert result.exit_code == 0
     assert open_dataset(tmp_path / "out/dataset.json").classes == ("zebra", "bee", "ant")

@@ -1,10 +1,12 @@
+import gzip
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwriter.encode import Encoder
-from wds_tools.errors import FieldRefusedError, KeyRefusedError
+from wds_tools.errors import FieldRefusedError, KeyRefusedError, UsageError
 from wds_tools.shard import parse_sample
 
 
@@ -101,6 +103,18 @@ def test_field_names_that_would_not_come_back_are_refused_with_the_key(field: ob
         with pytest.raises(FieldRefusedError, match=words) as caught:
             encoder.encode({"__key__": "a/b", field: b"x"})  # type: ignore[dict-item]
         assert caught.value.key == "a/b"
+
+
+@pytest.mark.parametrize("sample", [None, b"bytes", ("a", b"x"), [("__key__", "a")]])
+def test_what_is_no_dict_is_refused(sample: object) -> None:
+    with pytest.raises(UsageError, match="a sample is a dict"):
+        Encoder().encode(sample)  # type: ignore[arg-type]
+
+
+def test_bytes_of_a_gz_field_must_be_gzip_data() -> None:
+    assert Encoder().encode({"__key__": "a", "txt.gz": gzip.compress(b"x")}).size
+    with pytest.raises(FieldRefusedError, match="gzip"):
+        Encoder().encode({"__key__": "a", "txt.gz": b"x"})
 
 
 def test_a_sample_without_fields_is_refused() -> None:

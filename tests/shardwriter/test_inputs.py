@@ -146,6 +146,11 @@ def test_labels_can_come_from_another_dataset(tmp_path: Path) -> None:
         class_folders(tmp_path, classes=["cat", "dog", "cat"])
 
 
+def test_a_class_that_would_not_fit_into_a_line_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line break"):
+        class_folders(fill(tmp_path, "two\nlines/1.jpg"))
+
+
 def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
     (fill(tmp_path, "b/1.jpg", "d/1.jpg") / "a").mkdir()
     (tmp_path / "c").mkdir()

@@ -67,6 +67,19 @@ def test_a_kill_leaves_whole_shards_and_the_next_writer_cleans_up(
     assert sorted(set(os.listdir(tmp_path)) - {"cache"}) == ["dataset.json", "dataset.offsets.npy", "s-000.tar"]
 
 
+def test_a_kill_in_the_first_shard_leaves_a_folder_that_is_free(tmp_path: Path, script: Start) -> None:
+    code = ENDLESS.replace("max_samples=40", "max_samples=None").replace("130", "13")
+    process = script(code, tmp_path / "s-%03d.tar")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "three\n"
+    end(process, signal.SIGKILL)
+    (left,) = (name for name in os.listdir(tmp_path) if name.endswith(".tmp"))
+    assert left.startswith(".s-000.tar.")
+    with ShardWriter(tmp_path / "s-%03d.tar") as writer:
+        writer.write({"__key__": "a", "cls": 1})
+    assert sorted(os.listdir(tmp_path)) == ["dataset.json", "dataset.offsets.npy", "s-000.tar"]
+
+
 def test_ctrl_c_leaves_whole_shards_and_nothing_else(tmp_path: Path, script: Start, members: Members) -> None:
     said = end(begun(script, tmp_path / "s-%03d.tar"), signal.SIGINT)
     assert "KeyboardInterrupt" in said
