@@ -7,7 +7,7 @@ them; in remote urls only the path is expanded, for a query may hold braces of i
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH118, PTH120
+# ruff: noqa: PTH100, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from wds_tools.errors import UsageError
 
 __all__ = [
     "SHARD_SUFFIXES",
+    "absolute",
     "expand_braces",
     "is_listing",
     "is_shard_name",
@@ -110,6 +111,11 @@ def _expandable(address: str) -> tuple[str, str, str]:
         return address[:begin], address[begin:], ""
     end = min((at for at in (address.find("?", begin), address.find("#", begin)) if at >= 0), default=len(address))
     return address[:begin], address[begin:end], address[end:]
+
+
+def absolute(address: str) -> str:
+    """A path made absolute; a url as it is."""
+    return os.path.abspath(address) if scheme(address) is None else address
 
 
 def join(listing: str, address: str) -> str:

@@ -11,12 +11,8 @@ sample's range when it is located; a shard's file when it is opened (`check_shar
 20,000 sizes at the start takes minutes.
 """
 
-# Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH100
-
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wds_tools import addresses
 from wds_tools.errors import StaleIndexError, UsageError
 from wds_tools.index_cache import IndexCache, default_cache_dir
 from wds_tools.listing import Listing, ShardRecord, read_listing, write_listing
@@ -152,7 +149,7 @@ def open_dataset(urls: Urls, *, cache_dir: Path | None = None) -> Dataset:
     listings: list[Listing | None] = []
     for listed, run in groupby(places(urls), key=lambda place: place.listing):
         if listed:
-            found = [read_listing(os.path.abspath(place.url)) for place in run]
+            found = [read_listing(addresses.absolute(place.url)) for place in run]
             parts += [part for listing in found for part in listed_parts(listing, cache)]
             listings += found
         else:

@@ -7,7 +7,7 @@ large.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH100, PTH118, PTH120, PTH208
+# ruff: noqa: PTH118, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _mapped(listing: Listing) -> Part:
 
 
 def _absolute(urls: Sequence[str]) -> PackedStrings:
-    return PackedStrings(os.path.abspath(url) if addresses.scheme(url) is None else url for url in urls)
+    return PackedStrings(map(addresses.absolute, urls))
 
 
 def _compare(listing: Listing, part: Part) -> None:

@@ -15,7 +15,7 @@ since "every sample exactly once" would silently become twice; a dataset that sh
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH100, PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH207, PTH208
+# ruff: noqa: PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH207, PTH208
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def places(urls: Urls) -> list[Place]:
 
 def refuse_duplicates(urls: list[str]) -> None:
     """Raise a UsageError if a shard is listed twice, be it relative once and absolute once."""
-    absolute = [os.path.abspath(url) if addresses.scheme(url) is None else url for url in urls]
+    absolute = list(map(addresses.absolute, urls))
     if len(set(absolute)) == len(absolute):
         return
     seen: set[str] = set()
@@ -185,7 +185,9 @@ def _nothing(asked: str, path: str) -> NoShardsError:
         folder = os.path.dirname(folder)
     folder = folder if os.path.isdir(folder) else "."
     cure = "Check the path; a list takes several patterns"
-    if "::" in asked:
+    if asked.startswith("~"):
+        cure = "`~` is not expanded here: write the path in full"
+    elif "::" in asked:
         cure = "Give several urls as a list, not joined by `::`"
     return NoShardsError(f"no shards match {asked!r}; {_what_lies_in(folder)}", cure=cure)
 

@@ -140,6 +140,12 @@ def test_other_names(name: str) -> None:
     assert not addresses.is_shard_name(name)
 
 
+def test_paths_are_made_absolute_and_urls_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert addresses.absolute("a/./b.tar") == "/a/b.tar"
+    assert addresses.absolute("http://h/a/./b.tar") == "http://h/a/./b.tar"
+
+
 def test_unfinished_names_and_listings() -> None:
     assert addresses.is_temporary(".a.tar.1f2e3d4c.tmp")
     assert not addresses.is_temporary("a.tar.tmp")

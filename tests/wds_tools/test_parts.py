@@ -155,6 +155,12 @@ def test_several_datasets_are_one_in_the_order_given(
         assert rows(pickle.loads(pickle.dumps(again))) == rows(dataset)
 
 
+def test_remote_addresses_say_that_they_are_not_read_yet(opened: Open) -> None:
+    for given in ("http://h/d/dataset.json", "s3://b/x-{0..3}.tar"):
+        with pytest.raises(UsageError, match="only local files"):
+            opened(given)
+
+
 def test_a_shard_in_two_of_them_is_an_error(tmp_path: Path, opened: Open) -> None:
     place = listed(tmp_path / "data", [5, 4])
     with pytest.raises(UsageError, match="twice") as caught:

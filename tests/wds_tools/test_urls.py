@@ -143,6 +143,11 @@ def test_several_urls_in_one_string_are_answered_with_the_cure(folder: Path) -> 
         urls.expand("data/a.tar::data/b-2.tar")
 
 
+def test_a_tilde_is_answered_with_the_cure(folder: Path) -> None:
+    with pytest.raises(NoShardsError, match="in full"):
+        urls.expand("~/no-such-folder/*.tar")
+
+
 @pytest.mark.parametrize("given", [[], "", "  ", [""]])
 def test_nothing_given(given: object) -> None:
     with pytest.raises(NoShardsError):
