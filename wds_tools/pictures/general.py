@@ -1,8 +1,7 @@
 """Pictures of every format through Pillow, at the same scale and by the same resampler as the fast way for JPEG.
 
-Order: pixels of the part, colour profile, then grey or RGB on the background, then resize. So hidden colours of
-    transparent
-pixels never bleed into their neighbours. Animated pictures give their first frame.
+Order: pixels of the part, colour profile, then grey or RGB on the background, then resize. So the hidden
+colours of transparent pixels never bleed into their neighbours. Animated pictures give their first frame.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ def loaded(facts: Facts, data: BytesLike, scale: int = 1) -> Image.Image:
     Raises:
         PictureError: the bytes do not decode.
     """
-    if not facts.mode:
-        raise UnsupportedPictureError("JPEG picture with a number of colour channels that no picture has")
+    if facts.format == "jpeg":
+        _check_jpeg(facts)
     picture = plugins.opened(facts.format, data)
     if picture.stored != (facts.width, facts.height):  # the size that was compared with the limit is another one
         raise PictureError(f"{facts.format.upper()} picture whose header and content disagree about its size")
@@ -49,6 +48,13 @@ def loaded(facts: Facts, data: BytesLike, scale: int = 1) -> Image.Image:
     if "transparency" in image.info:
         image.info["transparency"] = scaled_key(image.info["transparency"], image.mode, facts.bits)
     return unturned(image, picture.orientation) if picture.upright else image
+
+
+def _check_jpeg(facts: Facts) -> None:
+    if not facts.mode:
+        raise UnsupportedPictureError("JPEG picture with a number of colour channels that no picture has")
+    if facts.bits != 8 or facts.coding in {"hierarchical", "lossless arithmetic"}:
+        raise UnsupportedPictureError(f"{facts.coding} JPEG picture of {facts.bits} bits, which no decoder here reads")
 
 
 def part_by_pillow(

@@ -76,6 +76,7 @@ def read_header(data: BytesLike) -> JpegHeader:
         while True:
             lead, marker, length = _SEGMENT.unpack_from(data, place)
             if lead != 0xFF or marker in {0xFF, 0x00}:
+                data = bytes(data)  # once: junk is rare, and searching a copy of the rest each time would be quadratic
                 place = _next_marker(data, place + 1)
                 continue
             if marker in _ALONE:
@@ -107,11 +108,11 @@ def read_header(data: BytesLike) -> JpegHeader:
     )  # fmt: skip
 
 
-def _next_marker(data: BytesLike, place: int) -> int:
-    found = bytes(data[place:]).find(b"\xff")
+def _next_marker(data: bytes, place: int) -> int:
+    found = data.find(b"\xff", place)
     if found < 0:
-        raise IndexError
-    return place + found
+        raise IndexError(place)
+    return found
 
 
 def has_end(data: BytesLike, scan: int) -> bool:
@@ -129,7 +130,7 @@ def has_end(data: BytesLike, scan: int) -> bool:
 
 def _segments(data: BytesLike, scan: int) -> list[tuple[int, int, int]]:
     # (marker, begin, end) of each segment with a length before the data of the first scan; `data` was read before
-    found, place = [], 2
+    found, place, data = [], 2, bytes(data[:scan])
     while place < scan:
         lead, marker, length = _SEGMENT.unpack_from(data, place)
         if lead != 0xFF or marker in {0xFF, 0x00}:
