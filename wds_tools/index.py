@@ -18,7 +18,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,37 +91,19 @@ def _facts(url: str) -> FileFacts | None:
     return FileFacts(path, found.st_size, found.st_mtime_ns)
 
 
-def index_shards(
-    facts: Sequence[FileFacts],
-    cache: IndexCache,
-    *,
-    sidecars: bool = True,
-    done: Callable[[ShardIndex], object] | None = None,
-) -> list[ShardIndex]:
-    """Index several shards.
-
-    Args:
-        facts: the shards, from `file_facts`.
-        cache: what was indexed before; `IndexCache(None)` knows nothing.
-        sidecars: whether to use the index files of DALI and Energon; else what is not in the cache is scanned.
-        done: told of each shard as it is finished, from any thread and in any order.
+def index_shards(facts: Sequence[FileFacts], cache: IndexCache) -> list[ShardIndex]:
+    """Index several shards, from `file_facts`.
 
     Raises:
         ShardError: of the first shard in order that is no whole tar, cannot be indexed (compressed) or is damaged.
     """
-
-    def one(each: FileFacts) -> ShardIndex:
-        index = index_shard(each, cache, sidecars=sidecars)
-        if done is not None:
-            done(index)
-        return index
-
-    found = map_in_order(one, facts)
+    _log.info("looking for the samples of %d shards without a listing; `wds index` makes one", len(facts))
+    found = map_in_order(lambda each: index_shard(each, cache), facts)
     _compare_counts(facts, found)
     return found
 
 
-def index_shard(facts: FileFacts, cache: IndexCache, *, sidecars: bool = True) -> ShardIndex:
+def index_shard(facts: FileFacts, cache: IndexCache) -> ShardIndex:
     """Index one shard; as `index_shards`."""
     if facts.size == 0:
         raise TruncatedShardError(
@@ -134,7 +116,7 @@ def index_shard(facts: FileFacts, cache: IndexCache, *, sidecars: bool = True) -
     if kept is not None:
         return ShardIndex(kept, facts.size, "cache")
     with open_source(facts.path) as source:
-        offsets, origin = (_imported(facts, source) if sidecars else None) or (_scanned(source), "scan")
+        offsets, origin = _imported(facts, source) or (_scanned(source), "scan")
     cache.save(facts, offsets)
     return ShardIndex(offsets, facts.size, origin)
 

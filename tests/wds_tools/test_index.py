@@ -19,8 +19,8 @@ from wds_tools.tar.walk import walk_source
 NOTHING = IndexCache(None)
 
 
-def indexed(paths: list[Path], cache: IndexCache = NOTHING, *, sidecars: bool = True) -> list[index.ShardIndex]:
-    return index.index_shards(index.file_facts([str(path) for path in paths]), cache, sidecars=sidecars)
+def indexed(paths: list[Path], cache: IndexCache = NOTHING) -> list[index.ShardIndex]:
+    return index.index_shards(index.file_facts([str(path) for path in paths]), cache)
 
 
 def shards(folder: Path, counts: list[int]) -> tuple[list[Path], list[list[int]]]:
@@ -36,7 +36,7 @@ def test_a_scan_finds_what_tarfile_finds_in_the_order_of_the_shards(tmp_path: Pa
     assert {each.origin for each in found} == {"scan"}
 
 
-def test_sidecars_save_the_scan_and_can_be_left_aside(tmp_path: Path) -> None:
+def test_sidecars_save_the_scan(tmp_path: Path) -> None:
     paths, rows = shards(tmp_path, [5, 6, 7])
     sidecars.write_energon(tmp_path / "train-000000.tar.idx", np.array(rows[0], np.uint64))
     with open_source(str(paths[1])) as source:
@@ -44,7 +44,6 @@ def test_sidecars_save_the_scan_and_can_be_left_aside(tmp_path: Path) -> None:
     found = indexed(paths)
     assert [each.origin for each in found] == ["energon", "dali", "scan"]
     assert [each.offsets.tolist() for each in found] == rows
-    assert [each.origin for each in indexed(paths, sidecars=False)] == ["scan"] * 3
 
 
 def test_a_sidecar_of_another_shard_is_passed_over_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -75,14 +74,6 @@ def test_a_shard_written_anew_with_the_same_size_is_noticed_by_its_time(tmp_path
     os.truncate(paths[0], size)
     os.utime(paths[0], ns=(1, 1))
     assert [(each.origin, len(each.offsets)) for each in indexed(paths, cache)] == [("scan", 3)]
-
-
-def test_progress_is_told_of_each_shard(tmp_path: Path) -> None:
-    paths, _ = shards(tmp_path, [5, 3, 2])
-    told: list[int] = []
-    facts = index.file_facts([str(path) for path in paths])
-    index.index_shards(facts, NOTHING, done=lambda found: told.append(len(found.offsets) - 1))
-    assert sorted(told) == [2, 3, 5]
 
 
 def test_an_empty_tar_has_no_samples_and_an_empty_file_is_an_error(tmp_path: Path) -> None:
