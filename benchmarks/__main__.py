@@ -1,0 +1,68 @@
+"""`python -m benchmarks`: run them, print the table, keep it as JSON. See README.md beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .decode import decode
+from .first_batch import first_batch
+from .material import DEFAULT_FOLDER, Material, prepare
+from .memory import memory
+from .raw import raw
+from .table import Row, environment, text, write_json
+from .timing import Watch
+from .write import write
+
+BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
+    "raw": raw,
+    "decode": decode,
+    "write": write,
+    "first_batch": first_batch,
+    "memory": memory,
+}
+RESULTS = Path(__file__).parent / "results"
+COUNT, QUICK_COUNT = 4000, 256
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what was asked for; 1 if a goal was missed."""
+    options = _parser().parse_args(arguments)
+    watch = Watch(rounds=1, machine=False) if options.quick else Watch(rounds=options.rounds)
+    material = prepare(options.data, count=QUICK_COUNT if options.quick else COUNT)
+    rows: list[Row] = []
+    for name in options.only or BENCHMARKS:
+        sys.stderr.write(f"{name} ...\n")
+        rows += BENCHMARKS[name](material, watch)
+    facts = environment() | {
+        "quick": options.quick,
+        "rounds": watch.rounds,
+        "pictures": material.count,
+        "mean_picture_bytes": material.mean_bytes(),
+    }
+    path = options.json or RESULTS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+    write_json(path, rows, facts)
+    print(text(rows))
+    print(f"\n{'quick: these figures mean nothing. ' if options.quick else ''}Kept in {path}")
+    return 0 if options.quick or all(row.met is not False for row in rows) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="a few pictures, one round, no checks: does it run at all?"
+    )
+    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, default=5, help="samples of each contestant [5]")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="where to keep the figures [benchmarks/results/TIME.json]"
+    )
+    parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help=f"where the pictures lie [{DEFAULT_FOLDER}]")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
