@@ -3,9 +3,9 @@
 The simplest way to read, without index, threads or decoding: bytes as they lie in the shards, compressed shards too.
 One shard is open at a time.
 
-`on_error="skip"` leaves out what is bad in content (DataError): a bad sample, and of a damaged shard all from the damage
-on. Each is counted in `skipped`, and logged with at most one line a shard. What cannot be had (UnavailableError) is
-always raised: skipping it would silently train on less.
+`on_error="skip"` leaves out what is bad in content (DataError): a bad sample, and of a damaged shard all from the
+damage on. Each is counted in `skipped`, and logged with at most one line a shard. What cannot be had
+(UnavailableError) is always raised: skipping it would silently train on less.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Samples(Iterator[RawSample]):
         self.skipped: Counter[str] = Counter()
         self._running = _run(urls, self.skipped if on_error == "skip" else None)
 
-    def __iter__(self) -> Iterator[RawSample]:
-        return self._running  # the generator itself: a call less for each sample
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> RawSample:
         return next(self._running)

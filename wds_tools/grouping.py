@@ -19,7 +19,8 @@ from wds_tools.tar.notes import ShardNotes
 __all__ = ["OnBad", "Piece", "field_twice", "group"]
 
 Piece = tuple[str, str, Any, int]
-"""Key, field, value, and the offset of the member's header. A value that is a DataError makes the sample a bad one."""
+"""Key, field, value, and the offset of the member's header. The field `__key__`, which no sample takes from a member,
+brings a DataError as its value: what is wrong with the sample."""
 
 OnBad = Callable[[DataError], None]
 
@@ -40,34 +41,36 @@ def group(
 
     Raises:
         GroupingError: a key that comes back, a field twice.
-        DataError: a value of `pieces` that was one.
+        DataError: what `pieces` brought as wrong with a sample.
     """
-    notes = notes or ShardNotes()
+    notes = notes if notes is not None else ShardNotes()
     seen: set[int] = set()
     sample: RawSample = {}
     current: str | None = None
     fault: DataError | None = None
     for key, field, value, offset in pieces:
         if key != current:
-            if current is not None:
-                if fault is None:
-                    notes.saw_sample(current)
-                    yield sample
-                else:
-                    _refuse(fault, notes, on_bad)
+            if fault is not None:
+                _refuse(fault, notes, on_bad)
+            elif current is not None:
+                notes.samples += 1
+                notes.last_key = current
+                yield sample
             current, fault, sample = key, None, {KEY: key, URL: url}
             mark = hash(key)
             if mark in seen:
                 fault = _came_back(key, field, url, offset)
             elif len(seen) < _MAX_KEYS:
                 seen.add(mark)
-        if field in sample or isinstance(value, DataError):
+        if field in sample:
             fault = fault or _fault(key, field, value, url, offset)
-        sample[field] = value
+        else:
+            sample[field] = value
     if fault is not None:
         _refuse(fault, notes, on_bad)
     elif current is not None:
-        notes.saw_sample(current)
+        notes.samples += 1
+        notes.last_key = current
         yield sample
 
 
@@ -83,7 +86,7 @@ def field_twice(key: str, field: str, url: str, offset: int) -> GroupingError:
 
 def _fault(key: str, field: str, value: Any, url: str, offset: int) -> DataError:
     if isinstance(value, DataError):
-        return value.at(url=url, offset=offset, key=key, field=field)
+        return value.at(url=url, offset=offset, key=key)
     return field_twice(key, field, url, offset)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from wds_tools.errors import MemberError
 from wds_tools.grouping import Piece
 from wds_tools.names import is_litter, is_metadata, split_name
-from wds_tools.sample import BytesLike
+from wds_tools.sample import KEY, BytesLike
 from wds_tools.tar.feed import Feed
 from wds_tools.tar.headers import BLOCK
 from wds_tools.tar.links import Targets
@@ -108,7 +108,7 @@ def _special(feed: Feed, steps: Walk, member: Member, targets: Targets | None, n
     if names is None:
         return
     if member.kind != "file":
-        yield *names, _resolved(member, targets), member.header
+        yield _unusual(*names, member, targets)
         return
     length = member.stop - member.data
     window = feed.fill(member.data, length)
@@ -119,18 +119,23 @@ def _special(feed: Feed, steps: Walk, member: Member, targets: Targets | None, n
     yield *names, data if member.size > _COPY else data.tobytes(), member.header
 
 
-def _resolved(member: Member, targets: Targets | None) -> BytesLike | MemberError:
+def _unusual(key: str, field: str, member: Member, targets: Targets | None) -> Piece:
+    """The data that a link leads to, or what is wrong with it."""
+    try:
+        return key, field, _resolved(member, targets), member.header
+    except MemberError as error:
+        return key, KEY, error.at(field=field), member.header
+
+
+def _resolved(member: Member, targets: Targets | None) -> BytesLike:
     if member.kind == "sparse":
-        return MemberError(
+        raise MemberError(
             f"the member {member.name!a} is sparse (stored without its holes)",
             cure="Pack the shard again without `tar --sparse`.",
         )
     if targets is None:
-        return MemberError(
+        raise MemberError(
             f"the member {member.name!a} is a link to {member.link!a}, which cannot be followed in a stream",
             cure="Reshard without compression, or pack with `tar --dereference --hard-dereference`.",
         )
-    try:
-        return targets.data(member)
-    except MemberError as error:
-        return error
+    return targets.data(member)

@@ -6,12 +6,16 @@ that are left when there are fewer. Positions only grow, so that a stream can se
 Windows on sources and streams are 1 MiB, read into buffers that are used again. A buffer is taken again only when no
 view of it is alive (the interpreter refuses to resize a bytearray that has been lent out), so that what was handed to
 the user stays as it is for as long as he keeps it. Against mapping the file this costs one copy, gains 40%
-on samples of 107 KB (no page faults), and a file that shrinks becomes an error where it would be a SIGBUS.
+on samples of 107 KB (no page faults), and a file that shrinks becomes an error where it would be a SIGBUS. Windows
+begin at a cache line: the kernel copied 6.5 GB/s to where a bytearray happens to begin (16 bytes behind a page), and
+9.4 GB/s to an address divisible by 64 (AMD EPYC, medians of alternating runs).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
+
+import numpy as np
 
 from wds_tools.sample import BytesLike
 from wds_tools.sources.base import Source
@@ -21,6 +25,7 @@ __all__ = ["WINDOW", "BufferFeed", "Feed", "Readable", "SourceFeed", "StreamFeed
 WINDOW = 1 << 20
 _SKIM = 4096
 _SPARE = 4
+_LINE = 64
 
 _NOTHING = memoryview(b"")
 
@@ -62,7 +67,7 @@ class BufferFeed:
 
 
 class SourceFeed:
-    """A feed over a source.
+    """A feed over a source. Nothing is announced: positions only grow, which kernels see for themselves.
 
     Args:
         source: where to read.
@@ -90,12 +95,10 @@ class SourceFeed:
             self._length = min(self._length * 2, WINDOW) if near else max(self._length // 2, _SKIM)
         # What cannot be had is not made room for: the caller sees that there is less than he needs.
         length = min(left, max(self._length, need if need <= left else 0))
-        view = memoryview(self._spares.take(length))[:length]
+        view = self._spares.take(length)[:length]
         kept = len(rest := self._view[begin:])
         view[:kept] = rest
         self._source.read_into(position + kept, view[kept:])
-        if not self._skim:
-            self._source.announce(position + length, WINDOW)
         self._view, self._base = view, position
         return view
 
@@ -123,11 +126,11 @@ class StreamFeed:
     def _next(self, position: int, need: int) -> None:
         kept = self._view[position - self._base :]
         filled = len(kept)
-        view = memoryview(self._spares.take(max(WINDOW, filled)))
+        view = self._spares.take(max(WINDOW, filled))
         view[:filled] = kept
         while filled < need:
             if filled == len(view):
-                grown = memoryview(self._spares.take(min(need, 2 * filled)))
+                grown = self._spares.take(min(need, 2 * filled))
                 grown[:filled] = view
                 view = grown
             count = self._stream.readinto(view[filled:])
@@ -142,15 +145,17 @@ class _Spares:
     """Buffers that are used again when nobody looks at them any more."""
 
     def __init__(self) -> None:
-        self._buffers: list[bytearray] = []
+        self._buffers: list[tuple[bytearray, int]] = []
 
-    def take(self, length: int) -> bytearray:
-        for buffer in self._buffers:
-            if len(buffer) >= length and _unseen(buffer):
-                return buffer
-        buffer = bytearray(max(length, WINDOW) if length > _SKIM else length)
-        self._buffers = [*self._buffers[1 - _SPARE :], buffer]
-        return buffer
+    def take(self, length: int) -> memoryview:
+        """A view of at least `length` bytes that begins at a cache line."""
+        for buffer, begin in self._buffers:
+            if len(buffer) - begin >= length and _unseen(buffer):
+                return memoryview(buffer)[begin:]
+        buffer = bytearray(length + _LINE)
+        begin = -np.frombuffer(buffer, np.uint8).__array_interface__["data"][0] % _LINE
+        self._buffers = [*self._buffers[1 - _SPARE :], (buffer, begin)]
+        return memoryview(buffer)[begin:]
 
 
 def _unseen(buffer: bytearray) -> bool:

@@ -43,10 +43,6 @@ class ShardNotes:
     """Samples that were left out because of an error."""
     first_fault: str | None = None
 
-    def saw_sample(self, key: str) -> None:
-        self.samples += 1
-        self.last_key = key
-
     def saw_fault(self, fault: Exception) -> None:
         self.refused += 1
         self.first_fault = self.first_fault or str(fault)
