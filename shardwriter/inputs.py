@@ -4,8 +4,8 @@
 what the listing should say. Places may be asked for in any order, since packing shuffles.
 
 `class_folders` is the layout that ImageFolder users have: one folder a class, pictures in it at any depth. Held in
-memory are the names as bytes and 8 bytes a file: measured 41 bytes a file with names such as n01440764/n01440764_10026.JPEG,
-0.8 GB for 20 million (a list of str: 88 and 1.8 GB), and one directory's entries at a time while it is read.
+memory are the names as bytes and 8 bytes a file: 41 bytes measured for n01440764/n01440764_10026.JPEG, so 0.8 GB for
+20 million (a list of str: 88 and 1.8 GB), and one directory's entries at a time while it is read.
 
 - Classes are the folders' names, sorted, numbered from 0; or as `classes` says, so that a validation set has the
   numbers of its training set. A folder without pictures keeps its number.

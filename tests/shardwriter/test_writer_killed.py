@@ -115,7 +115,8 @@ def test_a_full_disk_is_a_clear_error_with_finished_shards_whole(tmp_path: Path,
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        with pytest.raises(UnavailableError, match=r"No space left on device.*s-003\.tar.*Free space"):
+        # The fourth shard does not fit. Its end, written while the fifth begins, and the fifth race for the last bytes.
+        with pytest.raises(UnavailableError, match=r"No space left on device.*s-00[34]\.tar.*Free space"):
             write_until_full(disk / "out")
         assert sorted(os.listdir(disk / "out")) == ["s-000.tar", "s-001.tar", "s-002.tar"]
         assert [len(members(disk / "out" / name)) for name in sorted(os.listdir(disk / "out"))] == [10, 10, 10]
