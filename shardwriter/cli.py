@@ -20,6 +20,14 @@ __all__ = ["ByteSize", "pack"]
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
+EPILOG = """\b
+Examples:
+  wds pack pictures/train out/train
+  wds pack pictures/val out/val --name val --classes out/train/classes.txt
+
+Exit status: 0 all packed, 1 some pictures were not (see failures.jsonl), 2 used wrongly.
+"""
+
 
 class ByteSize(click.ParamType[int]):
     """A number of bytes: 500MB and 1GB count in thousands, 512MiB in 1,024, a plain number is bytes."""
@@ -34,9 +42,7 @@ class ByteSize(click.ParamType[int]):
         return round(float(match[1]) * int(base ** _UNITS[match[2]]))
 
 
-@click.command(
-    epilog="Exit status: 0 all packed, 1 some pictures were not (see failures.jsonl), 2 used wrongly.",
-)
+@click.command(epilog=EPILOG)
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--name", default="train", show_default=True, help="What the shards' names begin with.")
@@ -86,12 +92,7 @@ def pack(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    r"""Pack SOURCE, a folder of class folders, into shards in OUT.
-
-    \b
-    Example:
-      wds pack pictures/train out/train
-      wds pack pictures/val out/val --name val --classes out/train/classes.txt
+    """Pack SOURCE, a folder of class folders, into shards in OUT.
 
     Bytes are unchanged; classes are numbered in the order of their names; the order is shuffled by the seed. Broken
     pictures are not packed but listed in failures.jsonl beside the shards.
