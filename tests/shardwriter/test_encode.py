@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from shardwriter.encode import Encoder
+from wds_tools.codec import decode_field
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, UsageError
 from wds_tools.shard import parse_sample
 
@@ -54,6 +56,58 @@ def test_values_are_encoded_by_the_name_of_their_field() -> None:
         "txt": "é".encode(),
         "json": b'{"a":[1]}',
     }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cls", 3), ("cls", np.int64(-3)), ("cls", np.uint8(255)), ("id", 1 << 70),
+        ("txt", ""), ("caption", "naïve 猫"),
+        ("json", {"a": [1, None, True, 1.5], "ü": "é"}), ("jsonl", [{"a": 1}, {"a": 2}]),
+        ("npy", np.arange(12).reshape(3, 4)[:, ::2]), ("npy", np.asfortranarray(np.eye(3))),
+        ("npy", np.arange(3, dtype=">i4")), ("npy", np.array(1.5)), ("seg.npy", np.zeros((0, 3), np.uint8)),
+    ],
+)  # fmt: skip
+def test_values_come_back_equal(field: str, value: object) -> None:
+    found = decode_field(field, read(Encoder().encode({"__key__": "a", field: value}).pieces)[field])  # type: ignore[arg-type]
+    if isinstance(value, np.ndarray):
+        assert isinstance(found, np.ndarray)
+        assert found.dtype == value.dtype
+        np.testing.assert_array_equal(found, value)
+    else:
+        assert found == value
+
+
+def test_numbers_of_numpy_in_json_and_arrays_in_npz_come_back() -> None:
+    sample = {"__key__": "a", "json": {"a": np.float32(1.5), "b": np.int64(2)}, "npz": {"x": np.arange(3)}}
+    found = read(Encoder().encode(sample).pieces)
+    assert decode_field("json", found["json"]) == {"a": 1.5, "b": 2}  # type: ignore[arg-type]
+    assert decode_field("npz", found["npz"])["x"].tolist() == [0, 1, 2]  # type: ignore[arg-type, index]
+
+
+REFUSED = {
+    ("jpg", "RGBA"), ("jpg", "LA"), ("jpg", "I;16"), ("jpg", "CMYK"), ("png", "CMYK"), ("webp", "I;16"), ("webp", "CMYK"),
+}  # fmt: skip
+"""What a format would have to change: transparency, depth, inks."""
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA", "P", "I;16", "1", "CMYK"])
+@pytest.mark.parametrize("field", ["jpg", "png", "webp"])
+def test_pictures_of_every_mode_are_written_or_refused_by_name(field: str, mode: str) -> None:
+    value = Image.linear_gradient("L").convert("I" if mode == "I;16" else "RGB").convert(mode)
+    if (field, mode) in REFUSED:
+        with pytest.raises(FieldRefusedError) as caught:
+            Encoder().encode({"__key__": "a", field: value})
+        assert (caught.value.key, caught.value.field) == ("a", field)
+    else:
+        found = read(Encoder().encode({"__key__": "a", field: value}).pieces)[field]
+        assert decode_field(field, found).shape == (256, 256, 3)  # type: ignore[arg-type, attr-defined]
+
+
+def test_quality_reaches_the_encoder() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    sizes = [Encoder(quality=quality).encode({"__key__": "a", "jpg": pixels}).size for quality in (30, 95)]
+    assert sizes[0] < sizes[1] / 2
 
 
 def test_special_names_of_samples_that_were_read_are_left_out() -> None:
