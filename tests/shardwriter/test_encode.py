@@ -86,7 +86,8 @@ def test_numbers_of_numpy_in_json_and_arrays_in_npz_come_back() -> None:
 
 
 REFUSED = {
-    ("jpg", "RGBA"), ("jpg", "LA"), ("jpg", "I;16"), ("jpg", "CMYK"), ("png", "CMYK"), ("webp", "I;16"), ("webp", "CMYK"),
+    ("jpg", "RGBA"), ("jpg", "LA"), ("jpg", "I;16"), ("jpg", "CMYK"),
+    ("png", "CMYK"), ("webp", "I;16"), ("webp", "CMYK"),
 }  # fmt: skip
 """What a format would have to change: transparency, depth, inks."""
 
