@@ -40,7 +40,8 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_j
     for each in made:
         for shard, notes in each.notes.items():
             click.echo(f"note: {printable(shard)}: {'; '.join(notes)}", err=True)
-        what = f"{each.samples:,} samples in {each.shards:,} shards, {cli_options.size(each.bytes)}"
+        samples, shards = cli_options.counted(each.samples, "sample"), cli_options.counted(each.shards, "shard")
+        what = f"{samples} in {shards}, {cli_options.size(each.bytes)}"
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
 
 

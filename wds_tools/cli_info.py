@@ -48,7 +48,7 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
     spread = f"{found.smallest:,}" if found.smallest == found.largest else f"{found.smallest:,} to {found.largest:,}"
     if found.name:
         yield "name", printable(found.name)
-    yield "shards", f"{found.shards:,} with {spread} samples each, {cli_options.size(found.bytes)}"
+    yield "shards", f"{found.shards:,}, samples in each: {spread}, {cli_options.size(found.bytes)}"
     yield "samples", f"{found.samples:,}"
     for at, (name, facts) in enumerate(found.fields.items()):
         yield "" if at else "fields", _field(name, facts, found)
@@ -63,7 +63,7 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
 
 def _field(name: str, facts: FieldFacts, found: Description) -> str:
     count = found.field_counts.get(name)
-    of = f"{facts.samples} of {found.looked_at} looked at" if count is None else f"{count:,} samples"
+    of = f"{facts.samples} of {found.looked_at} looked at" if count is None else cli_options.counted(count, "sample")
     text = f"{printable(name)}: {facts.kind}, {of}, {cli_options.size(facts.mean_bytes)} on average"
     formats = facts.pictures.get("formats")
     if isinstance(formats, dict):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import click
 
-__all__ = ["as_json", "echo_json", "size", "urls"]
+__all__ = ["as_json", "counted", "echo_json", "size", "urls"]
+
+_UNITS = ("KB", "MB", "GB", "TB")
 
 urls = click.argument("urls", nargs=-1, required=True, metavar="URLS...")
 """Shards, patterns, folders or listings; the command gets a tuple of str."""
@@ -20,10 +23,14 @@ def echo_json(facts: Any) -> None:
     click.echo(json.dumps(facts, indent=1))
 
 
+def counted(number: int, what: str) -> str:
+    """1 shard, 2 shards, 1,000 shards."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """Bytes for people: 107.5 MB counts in thousands, as disks do."""
-    for unit in ("bytes", "KB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+    if count < 1000:
+        return counted(round(count), "byte")
+    power = min(int(math.log10(count)) // 3, len(_UNITS))
+    return f"{count / 1000**power:,.1f} {_UNITS[power - 1]}"

@@ -50,7 +50,6 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, a
 def _summarise(result: Verification) -> None:
     for shard, notes in result.notes.items():
         click.echo(f"note: {printable(shard)}: {'; '.join(notes)}")
-    problems = len(result.problems)
-    verdict = "all sound" if not problems else f"{problems:,} problem{'s' if problems > 1 else ''}"
-    size = cli_options.size(result.bytes)
-    click.echo(f"{result.shards:,} shards, {result.samples:,} samples, {size} read: {verdict}")
+    verdict = cli_options.counted(len(result.problems), "problem") if result.problems else "all sound"
+    shards, samples = cli_options.counted(result.shards, "shard"), cli_options.counted(result.samples, "sample")
+    click.echo(f"{shards}, {samples}, {cli_options.size(result.bytes)} read: {verdict}")

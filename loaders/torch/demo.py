@@ -68,14 +68,14 @@ def train(train_urls: str, held_out_urls: str, *, epochs: int, device: str | Non
     classes = _classes(train_urls, held_out_urls)
     place = _device(device)
     torch.manual_seed(seed)
-    # One core is left to the decoding. With a thread more, torch's threads wait for the one that was put aside, which on
-    # a busy machine with two cores was measured at a tenth of the speed.
+    # One core is left to the decoding. With a thread more, torch's threads wait for the one that was put aside: a tenth
+    # of the speed, measured on a busy machine with two cores.
     torch.set_num_threads(max(1, usable_cores() - 1))
     with contextlib.ExitStack() as stack:
         ours, held_out = (stack.enter_context(loader) for loader in _loaders(train_urls, held_out_urls, seed))
         click.echo(
             f"training on pictures of {classes} classes, {len(ours)} batches of {BATCH} an epoch, on {place.type}"
-            f" with {torch.get_num_threads()} threads, {ours.report().threads} more decode with {ours.report().backend}"
+            f" (threads: {torch.get_num_threads()} for the model, {ours.report().threads} for {ours.report().backend})"
         )
         click.echo(HEAD)
         last = _run(ours, held_out, _model(classes).to(place), epochs, place)

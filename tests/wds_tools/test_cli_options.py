@@ -1,0 +1,28 @@
+"""Numbers as commands print them."""
+
+import pytest
+
+from wds_tools.cli_options import counted, size
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1.8, "2 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 KB"),
+        (107_530, "107.5 KB"),
+        (430e6, "430.0 MB"),
+        (2.5e9, "2.5 GB"),
+        (150e12, "150.0 TB"),
+        (12_345e12, "12,345.0 TB"),
+    ],
+)
+def test_sizes_count_in_thousands(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+def test_one_is_singular() -> None:
+    assert [counted(number, "shard") for number in (0, 1, 1234)] == ["0 shards", "1 shard", "1,234 shards"]
