@@ -61,7 +61,7 @@ def _header(head: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(stream)
         count = functools.reduce(lambda product, side: product * side, shape, 1)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+    except Exception as error:  # numpy parses Python text here, and lets all that can go wrong with it through
         raise FieldError(f"npy header does not decode: {error}") from error
     if dtype.hasobject:
         raise FieldError("npy of Python objects, which is a pickle and may run anything: refused")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+
 from tests.wds_tools.pictures.made import (
     ARITHMETIC,
     ODD_SAMPLING,
@@ -22,7 +23,6 @@ from tests.wds_tools.pictures.made import (
     with_orientation,
     with_segment,
 )
-
 from wds_tools.errors import PictureError, PictureTooLargeError, TruncatedPictureError, UsageError
 from wds_tools.pictures import decode
 from wds_tools.pictures.decode import Box, Decoder
@@ -105,8 +105,10 @@ def test_a_reduced_decode_is_close_to_pillows_resize(scale: int) -> None:
     box = Box(40, 30, 520, 500)
     size = (500 // scale, 520 // scale)
     mean, largest = _difference(Decoder().decode(PHOTO, box=box, size=size), _oracle(PHOTO, box, size))
-    assert mean < 3  # measured on this photograph: 1.5 to 2.2; the averaging of a reduced decode has a narrower window
-    assert largest < 90
+    # Measured on this photograph: mean 0.8 to 0.9, at most 34; on the 24 photographs: mean 2.1 to 2.5, at most 65, since a
+    # reduced decode averages over a narrower window than the filter, and so keeps more of the finest detail.
+    assert mean < 2
+    assert largest < 60
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+
 from tests.wds_tools.pictures.made import (
     ARITHMETIC,
     exif_block,
@@ -18,7 +19,6 @@ from tests.wds_tools.pictures.made import (
     with_orientation,
     with_segment,
 )
-
 from wds_tools.errors import PictureError, PictureTooLargeError, TruncatedPictureError, UnsupportedPictureError
 from wds_tools.pictures.exif import read_orientation
 from wds_tools.pictures.facts import Facts, check_size, check_whole, read_facts
