@@ -2,9 +2,10 @@
 
 The generator is Philox4x64-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011).
 numpy has it as a stream (`numpy.random.Philox`), which serves where one place needs millions of numbers: the
-permutation of the blocks. `philox` below is the same function evaluated at many places at once, bit for bit equal to
-numpy's, which serves where a thousand places need a few numbers each: the order inside blocks, the crops. Neither
-uses `numpy.random.Generator`, whose streams numpy may change between versions; raw Philox output it may not.
+permutation of the blocks (`wds_tools.permutation`). `philox` below is the same function evaluated at many places at
+once, bit for bit equal to numpy's, which serves where a thousand places need a few numbers each: the order inside
+blocks, the crops. Neither uses `numpy.random.Generator`, whose streams numpy may change between versions; raw Philox
+output it may not.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools.errors import UsageError
+from wds_tools.permutation import check_seed, permutation
 
 __all__ = ["Purpose", "check_seed", "key_of", "permutation", "philox", "uniforms"]
 
@@ -38,42 +40,11 @@ class Purpose(enum.IntEnum):
     AUGMENT = 3
 
 
-def check_seed(seed: int) -> int:
-    """The seed itself, if it is an int of 0 to 2**64 - 1.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _WORD:
-        raise UsageError(f"seed is {seed!r}, expected an int of 0 to 2**64 - 1", cure="Pass seed=0, for example.")
-    return seed
-
-
 def key_of(seed: int, epoch: int, purpose: Purpose) -> tuple[int, int]:
     """The Philox key of one use in one epoch."""
     if not 0 <= epoch < _MAX_EPOCH:
         raise UsageError(f"epoch is {epoch}, expected 0 to 2**56 - 1", cure="Count epochs from 0.")
     return seed, epoch | purpose << 56
-
-
-def permutation(n: int, key: tuple[int, int]) -> npt.NDArray[np.int64] | npt.NDArray[np.uint32]:
-    """A permutation of 0 to n - 1, shape (n,): the ranks of n raw draws.
-
-    Each draw's low bits are replaced by its index, so all are different and any sort gives the same order. In place
-    and in steps: ten million take 0.3 s and, beside the result, 80 MB for as long as it runs.
-    """
-    if n < 2:
-        return np.arange(n, dtype=np.uint32)
-    draws = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(n)
-    bits = np.uint64((n - 1).bit_length())
-    mask = np.uint64((1 << int(bits)) - 1)
-    for start in range(0, n, 1 << 20):
-        part = draws[start : start + (1 << 20)]
-        part &= ~mask
-        part |= np.arange(start, start + len(part), dtype=np.uint64)
-    draws.sort()
-    draws &= mask
-    return draws.astype(np.uint32) if n <= 1 << 32 else draws.astype(np.int64)
 
 
 def philox(key: tuple[int, int], place: U64, other: U64, step: U64) -> U64:
