@@ -1,7 +1,7 @@
 """What a picture's header says: format, size, orientation; known before a decoder runs or memory is allocated.
 
-JPEG, PNG, WebP, GIF and BMP are read by this package; a JPEG, which is read once for every picture of a training run,
-costs about 4 microseconds. The other formats are opened by their Pillow plugin, which reads headers only.
+JPEG, PNG, WebP, GIF, BMP and JPEG XL are read by this package; a JPEG, which is read once for every picture of a
+training run, costs about 4 microseconds. The other formats are opened by their Pillow plugin, which reads headers only.
 
 `check_whole` decides truncation for all decoders alike, since a decoder that needs only the upper part of a picture
 never sees what lies below: a JPEG needs its end-of-image marker after its scans, a PNG its end chunk, a WebP the length
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from wds_tools.errors import PictureError, PictureTooLargeError, TruncatedPictureError, UnsupportedPictureError
 from wds_tools.pictures import headers, jpeg
+from wds_tools.pictures.jxl import read_size
 from wds_tools.pictures.sniff import describe, sniff
 from wds_tools.sample import BytesLike
 
@@ -85,6 +86,8 @@ def read_facts(data: BytesLike) -> Facts:
     if not name:
         found = describe(data)
         raise UnsupportedPictureError(f"no picture of a known format but {found}", cure=_cure(found))
+    if name == "jxl":
+        return Facts(name, *read_size(data), icc=True)  # the decoder always tells a profile
     reader = _READERS.get(name)
     return _own(name, reader(data)) if reader else _foreign(name, data)
 

@@ -105,8 +105,8 @@ def test_a_reduced_decode_is_close_to_pillows_resize(scale: int) -> None:
     box = Box(40, 30, 520, 500)
     size = (500 // scale, 520 // scale)
     mean, largest = _difference(Decoder().decode(PHOTO, box=box, size=size), _oracle(PHOTO, box, size))
-    # Measured on this photograph: mean 0.8 to 0.9, at most 34; on the 24 photographs: mean 2.1 to 2.5, at most 65, since a
-    # reduced decode averages over a narrower window than the filter, and so keeps more of the finest detail.
+    # Measured on this photograph: mean 0.8 to 0.9, at most 34; on the 24 photographs: mean 2.1 to 2.5, at most
+    # 65, since a reduced decode averages over a narrower window than the filter, and so keeps more of the finest detail.
     assert mean < 2
     assert largest < 60
 

@@ -159,19 +159,6 @@ def test_what_is_no_picture_is_named(data: bytes, words: str) -> None:
         read_facts(data)
 
 
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [
-        ("HEIC", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"),
-        ("JXL", b"\xff\x0a\0\0\0\0"),
-        ("JXL", b"\0\0\0\x0cJXL \r\n\x87\n\0\0\0\0"),
-    ],
-)
-def test_formats_of_optional_packages_are_named(name: str, head: bytes) -> None:
-    with pytest.raises(PictureError, match=name):
-        read_facts(head)
-
-
 def test_an_avif_file_may_name_its_brand_second() -> None:
     data = saved(SCENE, "AVIF")
     size = int.from_bytes(data[:4], "big")

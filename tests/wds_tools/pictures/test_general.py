@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import tracemalloc
 import warnings
 import zlib
@@ -180,14 +181,22 @@ def test_lossless_jpegs_and_odd_channel_numbers_are_picture_errors() -> None:
         Decoder().decode(data)
 
 
-def test_the_name_of_a_format_without_reader_and_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "data", "words"),
+    [
+        ("pillow_heif", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC.*pip install pillow-heif"),
+        ("pillow_jxl", b"\xff\x0a" + bytes(20), "JXL.*pip install pillow-jxl-plugin"),
+    ],
+)
+def test_a_format_without_reader_names_its_package(
+    module: str, data: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from wds_tools.pictures import plugins
 
-    monkeypatch.setitem(plugins._PLUGINS, "heic", ("no_such_package", "Reader"))
+    monkeypatch.setitem(sys.modules, module, None)
     plugins._plugin.cache_clear()
-    with pytest.raises(UnsupportedPictureError, match=r"HEIC.*pip install pillow-heif"):
-        Decoder().decode(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    plugins._plugin.cache_clear()
+    with pytest.raises(UnsupportedPictureError, match=words):
+        Decoder().decode(data)
 
 
 def test_text_that_inflates_to_gigabytes_is_never_inflated() -> None:
