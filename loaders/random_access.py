@@ -19,7 +19,6 @@ from wds_tools.errors import ShardstreamError, UsageError
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, SPECIAL, URL, RawSample
-from wds_tools.shard import parse_sample
 
 __all__ = ["LazySample", "OpenDataset", "open"]
 
@@ -89,8 +88,7 @@ class OpenDataset(Sequence[Any]):
 
     def raw(self, number: int) -> RawSample:
         """The sample's fields as bytes, copied: they stay as they are."""
-        url, offset, data = next(self._open().read(np.array([number]), Scratch()))
-        return parse_sample(data, url=url, offset=offset)
+        return next(self._open().read(np.array([number]), Scratch())).parse()
 
     def _decoded(self, raw: RawSample) -> Any:
         if self._specs is None:

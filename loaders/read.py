@@ -11,6 +11,7 @@ import resource
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,12 @@ import numpy.typing as npt
 from loaders.plan import DEFAULT_BLOCK_BYTES, Plan
 from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
+from wds_tools.sample import RawSample
+from wds_tools.shard import Targets, link_targets, parse_sample
 from wds_tools.sources.base import Source
 from wds_tools.sources.resolve import open_source
 
-__all__ = ["Reading", "SampleReader", "Scratch"]
+__all__ = ["Encoded", "Reading", "SampleReader", "Scratch"]
 
 _JOINED_BYTES = 1 << 20  # neighbouring samples are read in one go up to here
 _MAX_OPEN = 1024
@@ -81,11 +84,25 @@ class Scratch:
 class _Open:
     """Holds an open shard. Closed when the last thread that uses it lets go, which reference counts know exactly."""
 
-    __slots__ = ("__weakref__", "source")
+    __slots__ = ("__weakref__", "source", "targets")
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.targets = link_targets(source)
         weakref.finalize(self, source.close)
+
+
+class Encoded(NamedTuple):
+    """One sample as it lies in its shard."""
+
+    url: str
+    offset: int
+    data: memoryview
+    targets: Targets
+
+    def parse(self) -> RawSample:
+        """Its fields, as views on `data`; links to other members of the shard are followed."""
+        return parse_sample(self.data, url=self.url, offset=self.offset, targets=self.targets)
 
 
 class SampleReader:
@@ -97,10 +114,10 @@ class SampleReader:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = max(16, min(_MAX_OPEN, soft // 4))
 
-    def read(self, samples: npt.NDArray[np.int64], scratch: Scratch) -> Iterator[tuple[str, int, memoryview]]:
-        """Each sample's (url, offset, bytes), in the order asked for.
+    def read(self, samples: npt.NDArray[np.int64], scratch: Scratch) -> Iterator[Encoded]:
+        """Each sample's bytes, in the order asked for.
 
-        The bytes are valid until the next is asked for. Samples that follow each other in a shard are read together.
+        They are valid until the next is asked for. Samples that follow each other in a shard are read together.
         """
         shards, begins, ends = (part.tolist() for part in self.dataset.locate(samples))
         at = 0
@@ -115,9 +132,10 @@ class SampleReader:
                 upto += 1
             url, base = self.dataset.urls[shards[at]], begins[at]
             whole = scratch.take(ends[upto - 1] - base)
-            self._source(shards[at]).source.read_into(base, whole)
+            opened = self._source(shards[at])
+            opened.source.read_into(base, whole)
             for i in range(at, upto):
-                yield url, begins[i], whole[begins[i] - base : ends[i] - base]
+                yield Encoded(url, begins[i], whole[begins[i] - base : ends[i] - base], opened.targets)
             at = upto
 
     def announce(self, firsts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> None:

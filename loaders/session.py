@@ -26,14 +26,13 @@ from loaders.fields import FieldSpec
 from loaders.job import CHUNK, BatchJob, Cursor
 from loaders.plan import Order, Plan, share
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, OnError, Quarantine, read_exclude
-from loaders.read import Reading, SampleReader, Scratch
+from loaders.read import Encoded, Reading, SampleReader, Scratch
 from loaders.slab import Allocate, Slabs
 from loaders.stats import Stats
 from wds_tools.dataset import Dataset
 from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, URL
-from wds_tools.shard import parse_sample
 
 __all__ = ["Recipe", "Session"]
 
@@ -235,19 +234,17 @@ class Session:
             nbytes=worker.nbytes, read_seconds=worker.read_seconds, decode_seconds=spent - worker.read_seconds
         )
 
-    def _next_of(self, read: Iterator[tuple[str, int, memoryview]], worker: _Worker) -> tuple[str, int, memoryview]:
+    def _next_of(self, read: Iterator[Encoded], worker: _Worker) -> Encoded:
         begun = time.perf_counter()
-        url, offset, data = next(read)
+        encoded = next(read)
         worker.read_seconds += time.perf_counter() - begun
-        worker.nbytes += len(data)
-        return url, offset, data
+        worker.nbytes += len(encoded.data)
+        return encoded
 
-    def _make(
-        self, job: BatchJob, slot: int, read: tuple[str, int, memoryview], row: Sequence[float], worker: _Worker
-    ) -> None:
-        url, offset, data = read
+    def _make(self, job: BatchJob, slot: int, encoded: Encoded, row: Sequence[float], worker: _Worker) -> None:
+        url, offset = encoded.url, encoded.offset
         try:
-            raw = parse_sample(data, url=url, offset=offset)
+            raw = encoded.parse()
             job.keys[slot] = raw[KEY]
             slots = [slab[slot] if slab is not None else None for slab in job.slabs]
             values = worker.decoder.values(raw, row, slots)

@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import pickle
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -346,6 +347,22 @@ def test_an_empty_last_batch_has_its_shape(pictures: str) -> None:
         last = list(loader)[-1]
     assert last.jpg.shape == (0, 8, 8, 3)
     assert (last.cls.shape, last.cls.dtype) == ((0,), np.int64)
+
+
+def test_links_to_other_samples_are_followed(tmp_path: Path) -> None:
+    # As GNU tar packs a folder whose equal files were linked to save space.
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.cls").write_text(str(number))
+    (folder / "0.jpg").write_bytes(picture(0))
+    for number in (1, 2, 3):
+        (folder / f"{number}.jpg").hardlink_to(folder / "0.jpg")
+    subprocess.run(["tar", "--sort=name", "-cf", tmp_path / "a.tar", "-C", folder, "."], check=True)
+    with ShardLoader(str(tmp_path / "a.tar"), batch_size=4, image=Resize(8), threads=2) as loader:
+        (batch,) = loader
+    assert sorted(batch.cls.tolist()) == [0, 1, 2, 3]
+    assert all(np.array_equal(image, batch.jpg[0]) for image in batch.jpg)
 
 
 # Bad input

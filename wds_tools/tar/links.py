@@ -9,6 +9,7 @@ The names are collected once, when the first link is asked for: headers only, so
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections.abc import Callable, Iterable
 
@@ -58,12 +59,11 @@ class Targets:
 
     def _lookup(self, path: str) -> Member | None:
         if self._found is None:
-            self._found = {}
-            try:
+            found: dict[str, Member] = {}
+            with contextlib.suppress(DataError):  # damage further on: whoever reads the shard through comes to it
                 for member in self._members():
-                    self._found[posixpath.normpath(member.name)] = member
-            except DataError:
-                pass  # damage further on: whoever reads the shard through comes to it and says so
+                    found[posixpath.normpath(member.name)] = member
+            self._found = found  # whole at once: threads share it
         return self._found.get(path)
 
 
