@@ -25,7 +25,7 @@ MAX_FIELD = 128
 """Bytes of UTF-8."""
 
 _METADATA = re.compile(r"__[^/]*__(?:$|/)")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 

@@ -140,11 +140,13 @@ class Walk:
         if len(block) == 0:
             self._ended(begin)
             return None
-        position, view = begin, block[:BLOCK]
+        position, view = begin, bytes(block[:BLOCK])
         while view == ZERO:
             position += BLOCK
-            view = self._feed.fill(position, BLOCK)[:BLOCK]
+            view = bytes(self._feed.fill(position, BLOCK)[:BLOCK])
         zeros = (position - begin) // BLOCK
+        if zeros == begin == 0:
+            return begin  # less than one block in all
         self.position = position
         if not any(view):
             # Zeros to the very end, be it inside a block.
@@ -152,7 +154,7 @@ class Walk:
             return None
         return self._behind_zeros(zeros, position, view)
 
-    def _behind_zeros(self, zeros: int, position: int, view: memoryview) -> int | None:
+    def _behind_zeros(self, zeros: int, position: int, view: bytes) -> int | None:
         if zeros < 2 or (len(view) == BLOCK and headers.valid_checksum(view)):
             if zeros == 1:
                 self._notes.lone_zero_blocks += 1
@@ -186,7 +188,7 @@ class Walk:
         if first and not (headers.valid_checksum(block) if len(block) == BLOCK else 0 in bytes(block)):
             self._check_tar(block)
         if len(block) < BLOCK:
-            raise self._cut(position + len(block), f"inside the header at {position}")
+            raise self._cut(self._feed.size or position, f"where a header was expected at {position}")
         return block
 
     def _check_tar(self, block: memoryview) -> None:

@@ -1,6 +1,7 @@
 """The writer's half of the tar format: the bytes around a member's data.
 
-A header is one ustar block where name and size fit into it, which every reader of 35 years understands. Else a PAX
+A header is one ustar block where name and size fit into it, which every reader of 35 years understands; it is the
+same, byte for byte, that tarfile writes in its USTAR format. Else a PAX
 extension (two more blocks, seldom three) carries what does not fit: names beyond ustar's 100 bytes (or 155 + 100, cut
 at a slash), names that are not ASCII, sizes of 8 GiB and more. Bytes depend on the arguments alone: owner 0/0 without
 names, mtime 0 and mode 0644 unless given.
@@ -26,7 +27,7 @@ _PAX_NAME = b"././@PaxHeader"
 # Name, mode, owner, group, size, mtime; and what follows the checksum: type, link, magic, names, device, prefix, rest.
 _ZERO = b"0000000\x00"
 _HEAD = b"%b%07o\x00" + 2 * _ZERO + b"%011o\x00%011o\x00"
-_TAIL = b"%b" + bytes(100) + b"ustar\x00" + b"00" + bytes(64) + 2 * _ZERO + b"%b" + bytes(12)
+_TAIL = b"%b" + bytes(100) + b"ustar\x00" + b"00" + bytes(64) + bytes(16) + b"%b" + bytes(12)
 
 
 def padding(size: int) -> bytes:
@@ -81,9 +82,8 @@ def _name_bytes(name: str) -> bytes:
 
 
 def _cut(raw: bytes) -> int:
-    """The slash between a prefix of at most 155 bytes and a name of 1 to 100; 0 where there is none."""
-    slash = raw.rfind(b"/", 1, 156)
-    return slash if slash > 0 and 1 <= len(raw) - slash - 1 <= 100 else 0
+    """The first slash with a prefix of 1 to 155 bytes before and a name of 1 to 100 behind; 0 where there is none."""
+    return max(raw.find(b"/", max(1, len(raw) - 101), min(156, len(raw) - 1)), 0)
 
 
 def _records(raw: bytes, size: int) -> bytes:
