@@ -10,6 +10,9 @@ A JPEG of grey or RGB goes through simplejpeg (libjpeg-turbo), which
 All other pictures, and JPEGs that simplejpeg does not know (CMYK, unusual coding), go through Pillow. The resampler is
 the same (see `resize`), and so are turning, background and profiles. Both let go of the GIL while they work.
 
+A random crop of an ImageNet-like picture (484 x 416, 130 KB) resized to 224 and flipped costs 1.98 ms of one core: 1.09
+decoding (1.18 without the early stop), 0.77 resizing, 0.07 flip and copy, 0.05 Python. Pillow alone needs 2.25 ms.
+
 Whether a picture is whole is decided before decoding (`facts.check_whole`). Damage inside the data is refused when the
 decoder reports it in the part that was decoded; harmless oddities, such as a few bytes too many, are not held against
 it.

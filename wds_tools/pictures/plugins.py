@@ -5,6 +5,8 @@ for the whole process, and parses metadata that nobody asked for. So the format 
 on pixels is ours and checked before (see `facts`), and the plugin's class is called by name: that is where `Image.open`
 would have come to, without the table, the limit and the warnings. Nothing global is read or written, so threads with
 different options do not disturb each other (which `warnings.catch_warnings` would: it is one state for all threads).
+Two plugins look at Pillow's limit even so: TIFF, whose check is overridden here, and WebP, whose largest picture lies
+below the limit unless a program has lowered it.
 
 Metadata that can only do harm is left out before: a PNG comes down to the chunks of its pixels (a comment that inflates
 to gigabytes is never inflated), a JPEG loses EXIF and multi-picture directories.
