@@ -12,6 +12,7 @@ anything else is refused.
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -75,7 +76,10 @@ def demo(ctx: click.Context, *, folder: Path, epochs: int, device: str | None, p
         status = root.main(line, prog_name="wds", standalone_mode=False)
         if status:
             ctx.exit(status)
-    click.secho(f"\nDone in {time.monotonic() - began:.0f} s. Everything is in {folder}; look around:\n", bold=True)
+    click.secho(
+        f"\nDone in {time.monotonic() - began:.0f} s. Everything is in {folder}; {_activation()}look around:\n",
+        bold=True,
+    )
     click.echo(_next_lines(folder))
 
 
@@ -134,9 +138,17 @@ def _lines(folder: Path, *, pictures: int, epochs: int, device: str | None) -> l
     return [*lines, train if device is None else [*train, "--device", device]]
 
 
+def _activation() -> str:
+    """What to type first where `wds` lies in an environment that is not active, as after `make demo`."""
+    activate = Path(sys.executable).parent / "activate"
+    return "" if shutil.which("wds") or not activate.exists() else f"after `. {shlex.quote(str(activate))}` "
+
+
 def _next_lines(folder: Path) -> str:
     train = folder / "shards" / "train"
-    python = f"import loaders; s = loaders.open({str(train)!r})[17]; print(s['__key__'], s['jpg'].shape, s['cls'])"
+    # Double quotes inside, so that the shell's single ones can stand around it.
+    place = json.dumps(str(train), ensure_ascii=False)
+    python = f'import loaders; s = loaders.open({place})[17]; print(s["__key__"], s["jpg"].shape, s["cls"])'
     lines = [
         ["wds", "info", f"{train}"],
         ["wds", "ls", "-n", "5", f"{train}"],
