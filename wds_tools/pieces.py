@@ -12,7 +12,6 @@ from wds_tools.errors import MemberError
 from wds_tools.grouping import Piece
 from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import KEY, BytesLike
-from wds_tools.tar.feed import Feed
 from wds_tools.tar.headers import BLOCK
 from wds_tools.tar.links import Targets
 from wds_tools.tar.notes import ShardNotes
@@ -24,7 +23,7 @@ __all__ = ["data_pieces", "header_pieces"]
 _COPY = 4096  # bytes; a view of 2 bytes would keep a window of 1 MiB alive
 
 
-def data_pieces(feed: Feed, steps: Walk, targets: Targets | None, notes: ShardNotes) -> Iterator[Piece]:
+def data_pieces(steps: Walk, targets: Targets | None) -> Iterator[Piece]:
     """The pieces with their data: bytes up to 4 KiB, beyond that views on what the feed gave.
 
     A link's value is the data it leads to (or, without `targets`, a MemberError); a sparse member's is a MemberError.
@@ -36,7 +35,7 @@ def data_pieces(feed: Feed, steps: Walk, targets: Targets | None, notes: ShardNo
     need = BLOCK
     while True:
         begin = steps.position
-        window = feed.fill(begin, need)
+        window = steps.feed.fill(begin, need)
         found = plain_members(window, 0, len(window))
         need = BLOCK
         if found and _whole(found[-1][3]) > len(window):
@@ -46,10 +45,10 @@ def data_pieces(feed: Feed, steps: Walk, targets: Targets | None, notes: ShardNo
             member = steps.next()
             if member is None:
                 return
-            yield from _special(feed, steps, member, targets, notes)
+            yield from _special(steps, member, targets)
             need = BLOCK
             continue
-        notes.members += len(found)
+        steps.notes.members += len(found)
         steps.position = begin + _whole(found[-1][3])
         begin -= BLOCK
         for key, field, data, stop in found:
@@ -57,22 +56,22 @@ def data_pieces(feed: Feed, steps: Walk, targets: Targets | None, notes: ShardNo
             yield key, field, view if stop - data > _COPY else view.tobytes(), begin + data
 
 
-def header_pieces(feed: Feed, steps: Walk, notes: ShardNotes) -> Iterator[Piece]:
+def header_pieces(steps: Walk) -> Iterator[Piece]:
     """The pieces without data: values are offsets of headers. Links and sparse members are not judged."""
     while True:
         begin = steps.position
-        window = feed.fill(begin, BLOCK)
+        window = steps.feed.fill(begin, BLOCK)
         found = plain_members(window, 0, len(window))
         if not found:
             member = steps.next()
             if member is None:
                 return
-            notes.members += 1
-            names = _names(member, notes)
+            steps.notes.members += 1
+            names = _names(member, steps.notes)
             if names is not None:
                 yield *names, member.header, member.header
             continue
-        notes.members += len(found)
+        steps.notes.members += len(found)
         steps.position = begin + _whole(found[-1][3])
         begin -= BLOCK
         for key, field, data, _ in found:
@@ -102,16 +101,16 @@ def _names(member: Member, notes: ShardNotes) -> tuple[str, str] | None:
     return None
 
 
-def _special(feed: Feed, steps: Walk, member: Member, targets: Targets | None, notes: ShardNotes) -> Iterator[Piece]:
-    notes.members += 1
-    names = _names(member, notes)
+def _special(steps: Walk, member: Member, targets: Targets | None) -> Iterator[Piece]:
+    steps.notes.members += 1
+    names = _names(member, steps.notes)
     if names is None:
         return
     if member.kind != "file":
         yield _unusual(*names, member, targets)
         return
     length = member.stop - member.data
-    window = feed.fill(member.data, length)
+    window = steps.feed.fill(member.data, length)
     if len(window) < length:
         yield *names, b"", member.header
         steps.check_end(member)

@@ -26,7 +26,7 @@ from wds_tools.pieces import data_pieces, header_pieces
 from wds_tools.sample import KEY, URL, BytesLike, RawSample
 from wds_tools.sources.base import Source
 from wds_tools.tar.compressed import Decompressed, sniff
-from wds_tools.tar.feed import BufferFeed, Feed, Readable, SourceFeed, StreamFeed
+from wds_tools.tar.feed import BufferFeed, Readable, SourceFeed, StreamFeed
 from wds_tools.tar.links import Targets
 from wds_tools.tar.notes import ShardNotes
 from wds_tools.tar.plain import plain_members
@@ -114,22 +114,38 @@ def iter_samples(
         TruncatedShardError: after the last whole sample; names the offset and that sample's key.
         UnavailableError: from the source.
     """
+    notes = notes if notes is not None else ShardNotes()
     compression = _compression(source)
     if compression is None:
-        yield from _samples(SourceFeed(source), link_targets(source), notes, on_bad)
+        yield from _samples(Walk(SourceFeed(source), notes), link_targets(source), on_bad)
         return
     stream = Decompressed(source, compression)
     try:
-        yield from iter_stream(stream, url=source.url, notes=notes, on_bad=on_bad)
+        yield from iter_stream(stream, url=source.url, notes=notes, on_bad=on_bad, whole=stream.shows_cuts)
     finally:
         stream.close()
 
 
 def iter_stream(
-    stream: Readable, *, url: str = "", notes: ShardNotes | None = None, on_bad: OnBad | None = None
+    stream: Readable,
+    *,
+    url: str = "",
+    notes: ShardNotes | None = None,
+    on_bad: OnBad | None = None,
+    whole: bool = False,
 ) -> Iterator[RawSample]:
-    """The samples of an uncompressed shard that arrives as a stream. As `iter_samples`, but links are refused."""
-    return _samples(StreamFeed(stream, url=url), None, notes, on_bad)
+    """The samples of an uncompressed shard that arrives as a stream, as `iter_samples`, but links are refused.
+
+    Args:
+        stream: read from its present place to its end; stays open.
+        url: for `__url__` and for messages.
+        notes: filled with what is seen on the way.
+        on_bad: takes the faults of single samples.
+        whole: whether the stream itself shows when it is cut. If not, as with pipes, a shard without an end of archive
+            counts as cut.
+    """
+    notes = notes if notes is not None else ShardNotes()
+    return _samples(Walk(StreamFeed(stream, url=url), notes, whole=whole), None, on_bad)
 
 
 def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:
@@ -145,11 +161,10 @@ def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:
             cure="Reshard it without compression (`wds reshard`); pictures hardly get larger by it.",
         )
     notes = notes if notes is not None else ShardNotes()
-    feed = SourceFeed(source, skim=True)
-    steps = Walk(feed, notes)
+    steps = Walk(SourceFeed(source, skim=True), notes)
     offsets = array("Q")
     fields: Counter[str] = Counter()
-    for sample in group(header_pieces(feed, steps, notes), url=source.url, notes=notes):
+    for sample in group(header_pieces(steps), url=source.url, notes=notes):
         _, _, *names = sample
         offsets.append(sample[names[0]])
         fields.update(names)
@@ -159,29 +174,24 @@ def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:
     return ShardScan(url=source.url, size=source.size(), offsets=found, fields=dict(fields), notes=notes)
 
 
-def _samples(
-    feed: Feed, targets: Targets | None, notes: ShardNotes | None, on_bad: OnBad | None
-) -> Iterator[RawSample]:
-    notes = notes if notes is not None else ShardNotes()
-    pieces = data_pieces(feed, Walk(feed, notes), targets, notes)
+def _samples(steps: Walk, targets: Targets | None, on_bad: OnBad | None) -> Iterator[RawSample]:
+    notes, url = steps.notes, steps.feed.url
     try:
-        yield from group(pieces, url=feed.url, notes=notes, on_bad=on_bad)
+        yield from group(data_pieces(steps, targets), url=url, notes=notes, on_bad=on_bad)
     except TruncatedShardError as error:
         last = "no sample is whole" if notes.last_key is None else f"the last whole sample is {notes.last_key!a}"
         error.problem += f"; {last}"
         raise
-    _say(feed.url, notes)
+    _say(url, notes)
 
 
 def _parse_slowly(view: memoryview, url: str, offset: int, targets: Targets | None) -> RawSample:
     def read(begin: int, size: int) -> BytesLike:
         return view[begin - offset : begin - offset + size]
 
-    feed = BufferFeed(view, base=offset, url=url)
     inside = Targets(lambda: walk(view, base=offset, url=url), read)
-    notes = ShardNotes()
-    pieces = data_pieces(feed, Walk(feed, notes, position=offset), targets or inside, notes)
-    samples = list(group(pieces, url=url, notes=notes))
+    steps = Walk(BufferFeed(view, base=offset, url=url), ShardNotes(), position=offset)
+    samples = list(group(data_pieces(steps, targets or inside), url=url))
     if len(samples) != 1:
         keys = ", ".join(ascii(sample[KEY]) for sample in samples[:3])
         raise StaleIndexError(

@@ -1,7 +1,8 @@
 """Compressed shards: which they are, by their first bytes, and a stream of what is in them.
 
 They cannot be indexed, since nothing in them can be reached without all that lies before; they stream. gzip, bzip2
-and xz end with a length or checksum of their own, so a cut is found whatever it cuts. Several parts one behind the
+and xz end with a length or checksum of their own, so a cut is found whatever it cuts; zstandard's reader does not
+tell the end of a frame from the end of the file (`shows_cuts`). Several parts one behind the
 other are read as one. Memory is bounded by the stream's window (at most 128 MiB for zstd) and by one sample.
 """
 
@@ -46,6 +47,7 @@ class Decompressed:
     def __init__(self, source: Source, compression: str) -> None:
         self.url = source.url
         self.compression = compression
+        self.shows_cuts = compression != "zstd"
         self._raw = _SourceStream(source)
         self._stream = self._open()
 

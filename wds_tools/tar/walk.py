@@ -8,7 +8,8 @@ Where a shard ends:
   there should not vanish; tarfile, webdataset and GNU tar without -i stop, so it is noted;
 - two zero blocks and then anything else: the end, the rest noted as trailing bytes;
 - one zero block and then a valid header: read on and noted; GNU tar and tarfile stop there. Anything else: damage;
-- exactly at a member's end, or one zero block later: the end, noted, as nobody can tell what may be missing;
+- exactly at a member's end, or one zero block later: the end, noted, if the bytes are known to be whole (a file of
+  that size, a compression with an end of its own); on other streams a cut, since a broken pipe looks the same;
 - anywhere else: TruncatedShardError.
 
 A global PAX header (`g`) is read for its form and its records are passed over: it carries comments and times in
@@ -83,17 +84,19 @@ class Walk:
         feed: the bytes.
         notes: counts what is seen at ends; members are counted by who asks for them.
         position: where the next header is. May be moved forward between calls.
+        whole: whether the feed's end is sure to be the shard's end, as it is for files.
 
     Attributes:
         end: where the last member ended, once `next` has given None.
     """
 
-    def __init__(self, feed: Feed, notes: ShardNotes, *, position: int = 0) -> None:
+    def __init__(self, feed: Feed, notes: ShardNotes, *, position: int = 0, whole: bool = True) -> None:
         self.position = position
         self.end = position
-        self._feed = feed
-        self._notes = notes
+        self.feed = feed
+        self.notes = notes
         self._start = position
+        self._whole = whole
 
     def next(self) -> Member | None:
         """The next member, or None at the end. Does not look at its data, which may be cut off (`check_end`).
@@ -111,7 +114,7 @@ class Walk:
         extended = _Extended()
         while True:
             block = self._block(position)
-            header = headers.parse(block, url=self._feed.url, offset=position)
+            header = headers.parse(block, url=self.feed.url, offset=position)
             flag = chr(header.kind)
             if flag not in "xXgLK":
                 break
@@ -127,14 +130,14 @@ class Walk:
         Raises:
             TruncatedShardError: it ends before.
         """
-        end = self._feed.size
+        end = self.feed.size
         if end is not None and member.stop > end:
             raise self._cut(end, f"inside the member {member.name!a} ({member.size} bytes from {member.data} on)")
 
     def _skip_zeros(self) -> int | None:
         """Where the next header is, behind zero blocks if there are any; None at the end."""
         begin = self.position
-        block = self._feed.fill(begin, BLOCK)
+        block = self.feed.fill(begin, BLOCK)
         if len(block) >= BLOCK and block[0]:
             return begin  # a name: by far the most common
         if len(block) == 0:
@@ -143,52 +146,58 @@ class Walk:
         position, view = begin, bytes(block[:BLOCK])
         while view == ZERO:
             position += BLOCK
-            view = bytes(self._feed.fill(position, BLOCK)[:BLOCK])
+            view = bytes(self.feed.fill(position, BLOCK)[:BLOCK])
         zeros = (position - begin) // BLOCK
         if zeros == begin == 0:
             return begin  # less than one block in all
         self.position = position
         if not any(view):
             # Zeros to the very end, be it inside a block.
-            self._notes.unterminated |= zeros < 2
+            if zeros < 2:
+                self._unterminated(position)
             return None
         return self._behind_zeros(zeros, position, view)
 
     def _behind_zeros(self, zeros: int, position: int, view: bytes) -> int | None:
         if zeros < 2 or (len(view) == BLOCK and headers.valid_checksum(view)):
             if zeros == 1:
-                self._notes.lone_zero_blocks += 1
+                self.notes.lone_zero_blocks += 1
             if zeros >= 2:
-                self._notes.archives += 1
+                self.notes.archives += 1
             return position  # bytes that are no header will be an error there
-        self._notes.trailing_bytes = self._drain(position) - position
+        self.notes.trailing_bytes = self._drain(position) - position
         return None
 
     def _drain(self, position: int) -> int:
-        while len(view := self._feed.fill(position, 1)) > 0 and self._feed.size is None:
+        while len(view := self.feed.fill(position, 1)) > 0 and self.feed.size is None:
             position += len(view)
-        return self._feed.size if self._feed.size is not None else position
+        return self.feed.size if self.feed.size is not None else position
 
     def _ended(self, position: int) -> None:
-        end = self._feed.size
+        end = self.feed.size
         if end is not None and end < position:
             raise self._cut(end, f"inside the data of a member that goes on to {position}")
         if position == 0:
             raise TruncatedShardError(
                 "the shard is empty: 0 bytes",
-                url=self._feed.url,
+                url=self.feed.url,
                 offset=0,
                 cure="Copy it again, or remove it from the list of shards.",
             )
-        self._notes.unterminated = True
+        self._unterminated(position)
+
+    def _unterminated(self, position: int) -> None:
+        if not self._whole:
+            raise self._cut(position, "without an end of archive (two zero blocks)")
+        self.notes.unterminated = True
 
     def _block(self, position: int) -> memoryview:
-        block = self._feed.fill(position, BLOCK)[:BLOCK]
+        block = self.feed.fill(position, BLOCK)[:BLOCK]
         first = position == self._start == 0
         if first and not (headers.valid_checksum(block) if len(block) == BLOCK else 0 in bytes(block)):
             self._check_tar(block)
         if len(block) < BLOCK:
-            raise self._cut(self._feed.size or position, f"where a header was expected at {position}")
+            raise self._cut(self.feed.size or position, f"where a header was expected at {position}")
         return block
 
     def _check_tar(self, block: memoryview) -> None:
@@ -196,7 +205,7 @@ class Walk:
             return  # a tar with a damaged first header: the message about the checksum says more
         raise NotATarError(
             f"a tar archive was expected, found {bytes(block[:60])!r}",
-            url=self._feed.url,
+            url=self.feed.url,
             offset=0,
             cure="Look at what lies there: an error page of a server, a file of another kind?",
         )
@@ -207,11 +216,11 @@ class Walk:
             raise HeaderError(
                 f"an extension header of {header.size} bytes (number {extended.count} of one member); at most "
                 f"{_MAX_EXTENSIONS} of {headers.MAX_EXTENSION} bytes are read",
-                url=self._feed.url,
+                url=self.feed.url,
                 offset=position,
                 cure="The shard is damaged or hostile; pack it again with shorter names.",
             )
-        data = self._feed.fill(position + BLOCK, header.size)[: header.size]
+        data = self.feed.fill(position + BLOCK, header.size)[: header.size]
         if len(data) < header.size:
             raise self._cut(position + BLOCK + len(data), f"inside the extension header at {position}")
         return bytes(data)
@@ -222,13 +231,13 @@ class Walk:
         elif flag == "K":
             extended.link = data.partition(b"\0")[0]
         else:
-            records = headers.parse_pax(data, url=self._feed.url, offset=self.position)
+            records = headers.parse_pax(data, url=self.feed.url, offset=self.position)
             if flag != "g":
                 extended.pax = records
             elif not records.keys().isdisjoint((b"path", b"linkpath", b"size")):
                 raise HeaderError(
                     "a global PAX header that sets a name or a size for all members",
-                    url=self._feed.url,
+                    url=self.feed.url,
                     offset=self.position,
                     cure="Pack the shard again without it.",
                 )
@@ -253,7 +262,7 @@ class Walk:
         if not (digits.isdigit() and len(digits) < 20):
             raise HeaderError(
                 f"a PAX size was expected, found {digits[:40]!r}",
-                url=self._feed.url,
+                url=self.feed.url,
                 offset=position,
                 cure="The shard is damaged here, or its writer is: pack it again.",
             )
@@ -263,7 +272,7 @@ class Walk:
         """Where the data of an old GNU sparse member begin: its header says at 482 whether map blocks follow."""
         goes_on = block[482]
         while goes_on:
-            more = self._feed.fill(data, BLOCK)[:BLOCK]
+            more = self.feed.fill(data, BLOCK)[:BLOCK]
             if len(more) < BLOCK:
                 raise self._cut(data + len(more), f"inside the map of a sparse member at {data}")
             goes_on = more[504]
@@ -273,7 +282,7 @@ class Walk:
     def _cut(self, end: int, where: str) -> TruncatedShardError:
         return TruncatedShardError(
             f"the shard ends at byte {end}, {where}",
-            url=self._feed.url,
+            url=self.feed.url,
             offset=end,
             cure="It was cut while it was copied or written: copy it again, or make it again.",
         )
@@ -299,9 +308,11 @@ def walk_source(source: Source, *, notes: ShardNotes | None = None) -> Iterator[
     return _members(Walk(SourceFeed(source, skim=True), notes or ShardNotes()))
 
 
-def walk_stream(stream: Readable, *, url: str = "", notes: ShardNotes | None = None) -> Iterator[Member]:
-    """The members of a binary stream, read through from its present place. See `walk`."""
-    return _members(Walk(StreamFeed(stream, url=url), notes or ShardNotes()))
+def walk_stream(
+    stream: Readable, *, url: str = "", notes: ShardNotes | None = None, whole: bool = False
+) -> Iterator[Member]:
+    """The members of a binary stream, read through from its present place. See `walk`, and `Walk` for `whole`."""
+    return _members(Walk(StreamFeed(stream, url=url), notes or ShardNotes(), whole=whole))
 
 
 def _members(steps: Walk) -> Iterator[Member]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import tarfile
 
 import pytest
@@ -114,10 +115,8 @@ def test_pax_records_that_do_not_add_up_are_an_error(data: bytes) -> None:
 )
 @example("6\u0661 a=b\n".encode())
 def test_any_records_are_read_or_an_error(data: bytes) -> None:
-    try:
+    with contextlib.suppress(HeaderError):
         parse_pax(data, url="s.tar", offset=0)
-    except HeaderError:
-        pass
 
 
 @given(st.binary(min_size=512, max_size=512), st.booleans())

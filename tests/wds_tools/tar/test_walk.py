@@ -39,8 +39,8 @@ class Dribble(io.RawIOBase):
 WAYS: dict[str, Callable[[bytes, ShardNotes], Iterator[Member]]] = {
     "buffer": lambda content, notes: walk(content, notes=notes),
     "source": lambda content, notes: walk_source(Memory(content), notes=notes),
-    "stream": lambda content, notes: walk_stream(io.BytesIO(content), notes=notes),
-    "dribble": lambda content, notes: walk_stream(Dribble(content, 700), notes=notes),
+    "stream": lambda content, notes: walk_stream(io.BytesIO(content), notes=notes, whole=True),
+    "dribble": lambda content, notes: walk_stream(Dribble(content, 700), notes=notes, whole=True),
 }
 
 
@@ -60,9 +60,8 @@ def _names(way: Way, content: bytes, notes: ShardNotes | None = None) -> list[st
 def test_members_lie_where_tarfile_says(way: Way, form: Literal[0, 1, 2]) -> None:
     long = "d/" * 40 + "n" * 95 + ".txt"
     content = archive([*TWO, ("é.jpg", b"x" * 513), ("empty.txt", b""), (long, b"y"), ("z.txt", b"z" * 512)], form=form)
-    expected = [
-        (info.name, info.offset, info.offset_data, info.size) for info in tarfile.open(fileobj=io.BytesIO(content))
-    ]
+    with tarfile.open(fileobj=io.BytesIO(content)) as known:
+        expected = [(info.name, info.offset, info.offset_data, info.size) for info in known]
     found = [(m.name, m.header, m.data, m.size) for m in way(content, ShardNotes())]
     assert found == expected
 
@@ -133,6 +132,12 @@ def test_an_end_without_two_zero_blocks_is_noted(way: Way, zeros: int) -> None:
     assert _names(way, archive(TWO)[: -len(END)] + bytes(zeros), notes) == ["a.jpg", "a.cls"]
     assert notes.unterminated
     assert "no end of archive" in notes.warnings()[0]
+
+
+@pytest.mark.parametrize("zeros", [0, 512])
+def test_a_stream_that_may_be_cut_needs_an_end_of_archive(zeros: int) -> None:
+    with pytest.raises(TruncatedShardError, match="end of archive"):
+        list(walk_stream(io.BytesIO(archive(TWO)[: -len(END)] + bytes(zeros))))
 
 
 def test_archives_one_behind_the_other_are_all_read_and_noted(way: Way) -> None:
@@ -245,7 +250,7 @@ def test_a_size_in_pax_or_base_256_is_the_size(way: Way, header: bytes) -> None:
     assert [(m.name, content[m.data : m.data + m.size]) for m in members] == [("a.jpg", b"j" * 693), ("a.cls", b"7")]
 
 
-@pytest.mark.parametrize("size", ["-1", "1.5", "x", "", "9" * 40, "１２"])
+@pytest.mark.parametrize("size", ["-1", "1.5", "x", "", "9" * 40, "\uff11"])
 def test_an_absurd_pax_size_is_an_error(way: Way, size: str) -> None:
     content = entry("a.jpg", form=tarfile.PAX_FORMAT, pax_headers={"size": size}) + END
     if size:

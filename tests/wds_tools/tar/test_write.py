@@ -10,22 +10,29 @@ from hypothesis import strategies as st
 
 from tests.wds_tools.tar.archives import gnu_tar
 from wds_tools.errors import KeyRefusedError
-from wds_tools.tar.walk import walk
+from wds_tools.tar.feed import BufferFeed
+from wds_tools.tar.notes import ShardNotes
+from wds_tools.tar.walk import Member, Walk
 from wds_tools.tar.write import END, member_header, padding, stored_size
 
 GIB = 1 << 30
+BYTES = st.binary(min_size=1, max_size=130).filter(lambda raw: 0 not in raw)
 NAMES = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=300),
     st.lists(st.text("abé", min_size=1, max_size=90), min_size=1, max_size=5).map("/".join),
-    st.binary(min_size=1, max_size=130)
-    .filter(lambda raw: 0 not in raw)
-    .map(lambda raw: raw.decode("utf-8", "surrogateescape")),
+    BYTES.map(lambda raw: raw.decode("utf-8", "surrogateescape")),
 )
 
 
-def _info(header: bytes) -> tarfile.TarInfo:
-    # Of 8 GiB the data are not needed: tarfile reads the header and would look for what follows only when asked to go on.
-    found = tarfile.open(fileobj=io.BytesIO(header)).next()
+def _in_tarfile(header: bytes) -> tarfile.TarInfo:
+    with tarfile.open(fileobj=io.BytesIO(header)) as made:
+        found = made.next()  # of the header alone: the data, up to a PiB, are not looked for
+    assert found is not None
+    return found
+
+
+def _here(header: bytes) -> Member:
+    found = Walk(BufferFeed(header), ShardNotes()).next()
     assert found is not None
     return found
 
@@ -35,19 +42,11 @@ def _info(header: bytes) -> tarfile.TarInfo:
 @example("a/" + "b" * 100, 8 * GIB, 0o644, 0)
 def test_tarfile_and_this_package_read_what_is_written(name: str, size: int, mode: int, mtime: int) -> None:
     header = member_header(name, size, mode=mode, mtime=mtime)
-    info = _info(header)
+    info = _in_tarfile(header)
     assert (info.name, info.size, info.mode, info.mtime) == (name, size, mode, mtime)
     assert (info.uid, info.gid, info.uname, info.gname, info.type) == (0, 0, "", "", tarfile.REGTYPE)
-    (member,) = walk(header + bytes(-len(header) % 512)) if size == 0 else _first(header)
+    member = _here(header)
     assert (member.name, member.kind, member.data, member.size) == (name, "file", len(header), size)
-
-
-def _first(header: bytes) -> list[object]:
-    from wds_tools.tar.feed import BufferFeed
-    from wds_tools.tar.notes import ShardNotes
-    from wds_tools.tar.walk import Walk
-
-    return [Walk(BufferFeed(header), ShardNotes()).next()]
 
 
 @pytest.mark.parametrize(
