@@ -65,12 +65,25 @@ def column(name: str, values: list[Any], keys: Sequence[str | None]) -> Any:
     if not kinds:
         return values
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-        return np.array(list(map(operator.index, values)), dtype=np.int64)
+        return _int64(name, list(map(operator.index, values)), keys)
     if all(issubclass(kind, float | np.floating) for kind in kinds):
         return np.array(values, dtype=np.float64)
     if all(hasattr(kind, "__array__") for kind in kinds):
         return _stack(name, [np.asarray(value) for value in values], keys)
     return values
+
+
+def _int64(name: str, values: list[int], keys: Sequence[str | None]) -> Any:
+    try:
+        return np.array(values, dtype=np.int64)
+    except OverflowError as error:
+        at = next(i for i, value in enumerate(values) if not -(1 << 63) <= value < 1 << 63)
+        raise BatchError(
+            f"the number {values[at]} does not fit into 64 bits",
+            key=keys[at],
+            field=name,
+            cure="Store it as txt, or change it in transform=.",
+        ) from error
 
 
 def _stack(name: str, arrays: list[Any], keys: Sequence[str | None]) -> Any:

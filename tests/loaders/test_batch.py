@@ -39,6 +39,11 @@ def test_unequal_arrays_name_both_samples_the_field_and_the_cure(other: Any) -> 
     assert (caught.value.key, caught.value.field) == ("odd", "jpg")
 
 
+def test_a_number_beyond_64_bits_names_the_sample() -> None:
+    with pytest.raises(BatchError, match=r"18446744073709551616.*key b, field id"):
+        column("id", [1, 2**64], ["a", "b"])
+
+
 def test_a_batch_is_a_named_tuple() -> None:
     batch: Any = batch_of(("jpg", "cls"), [np.zeros((2, 3)), [1, 2]])
     images, labels = batch
