@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from zlib import adler32
 
-from wds_tools.names import is_metadata, split_name
+from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import BytesLike
 
 __all__ = ["Plain", "plain_members"]
@@ -88,10 +88,10 @@ def plain_members(buffer: BytesLike, begin: int, end: int) -> list[Plain]:
             key, _, field = name.partition(".")
             if "/" in field or not field or key[-1:] in _NO_BASE:  # such as "./a.jpg", "v1.0/a.jpg", "noext"
                 names = split_name(name)
-                if names is None:
+                if names is None or is_litter(name):
                     break
                 key, field = names
-            if "\0" in name or (raw[0] == _UNDERSCORE and is_metadata(name)):
+            if "\0" in name or (raw[0] == _UNDERSCORE and (is_metadata(name) or is_litter(name))):
                 break
             stop = data + int(size, 8)
             if stop < data:

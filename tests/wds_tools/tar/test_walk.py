@@ -362,7 +362,7 @@ def _outcome(walked: Iterator[Member]) -> object:
     return found
 
 
-def _mutated(content: bytes, seed: int) -> bytes:
+def mutated(content: bytes, seed: int) -> bytes:
     # As fuzzers do: bytes set, runs of bytes moved, the end cut; and half of the time checksums made right again.
     random_ = random.Random(seed)
     changed = bytearray(content)
@@ -398,7 +398,7 @@ SEEDS = [
 @given(st.one_of(st.binary(max_size=2000), st.tuples(st.integers(0, len(SEEDS) - 1), st.integers(0))))
 @example(b"\0" * 511)
 def test_any_bytes_are_members_or_an_error_and_the_same_in_every_way(made: bytes | tuple[int, int]) -> None:
-    content = made if isinstance(made, bytes) else _mutated(SEEDS[made[0]], made[1])
+    content = made if isinstance(made, bytes) else mutated(SEEDS[made[0]], made[1])
     outcomes = [_outcome(way(content, ShardNotes())) for way in WAYS.values()]
     assert outcomes[0] == outcomes[1]
     assert outcomes[2] == outcomes[3]
