@@ -38,6 +38,8 @@ class Purpose(enum.IntEnum):
     DEAL = 1
     INSIDE = 2
     AUGMENT = 3
+    MIX = 4
+    BALANCE = 5
 
 
 def key_of(seed: int, epoch: int, purpose: Purpose) -> tuple[int, int]:

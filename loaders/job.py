@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.batch import batch_of, column
-from loaders.plan import Order
+from loaders.selection import AnyOrder
 from wds_tools.errors import BatchError, UsageError
 
 __all__ = ["BatchJob", "Cursor"]
@@ -46,7 +46,7 @@ class BatchJob:
         last: the epoch ends with it.
     """
 
-    order: Order
+    order: AnyOrder
     positions: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
     draws: npt.NDArray[np.float64] | None

@@ -9,28 +9,28 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from loaders.cores import usable_cores
 from loaders.draws import check_seed
 from loaders.fields import ImageSpec, parse_fields
 from loaders.job import Cursor
-from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Plan, Tail, block_samples
+from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Tail
 from loaders.policy import OnError, check_on_error
 from loaders.read import Reading
+from loaders.selection import AnyPlan, Opened, Options, Selection, Urls, as_selection
 from loaders.session import Recipe, Session
 from loaders.slab import Allocate, plain_memory
 from loaders.state import State, backend, state_of
 from loaders.stats import Report
-from loaders.world import check_world, world_of_environment
-from wds_tools.dataset import Dataset, open_dataset
+from loaders.world import check_world, rank_share, world_of_environment
+from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
 from wds_tools.pictures.options import Pictures
 
 __all__ = ["ShardLoader", "Urls"]
-
-Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 class ShardLoader:
@@ -42,8 +42,10 @@ class ShardLoader:
     field int64 (N,), an array field stacked; everything else is a list of N.
 
     Args:
-        urls: a string with braces, a glob, a folder, a `dataset.json`, a path, or a list of these.
-        batch_size: samples per batch of this rank.
+        urls: a string with braces, a glob, a folder, a `dataset.json`, a path, or a list of these; or a selection:
+            `loaders.mix(...)`, `loaders.balanced(...)`.
+        batch_size: samples per batch of this rank; either this or global_batch_size is given.
+        global_batch_size: samples per batch of all ranks together, a multiple of the world size.
         fields: the columns; ";" separates alternatives, a final "?" allows a sample to lack the field.
         image: what pictures become: a crop for all of them, or a dict by field. None keeps their own size.
         transform: takes and returns one decoded sample, a dict; runs in the decode threads, so it should release the
@@ -69,9 +71,10 @@ class ShardLoader:
 
     def __init__(
         self,
-        urls: Urls,
+        urls: Urls | Selection,
         *,
-        batch_size: int,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
         fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
@@ -89,9 +92,15 @@ class ShardLoader:
         quarantine: str | os.PathLike[str] | None = None,
         exclude: str | os.PathLike[str] | Iterable[int] | None = None,
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("threads", threads), ("lanes", lanes)):
+        sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size}
+        for name, value in (*sizes.items(), ("threads", threads), ("lanes", lanes)):
             if value is not None and value < 1:
                 raise UsageError(f"{name} is {value}, expected at least 1")
+        if (batch_size is None) == (global_batch_size is None):
+            raise UsageError(
+                f"batch_size is {batch_size} and global_batch_size is {global_batch_size}, expected one of the two",
+                cure="Pass batch_size= (of each rank) or global_batch_size= (of all ranks together).",
+            )
         check_on_error(on_error)
         if tail not in TAILS:
             raise UsageError(f"tail is {tail!r}, expected one of {', '.join(TAILS)}")
@@ -99,8 +108,9 @@ class ShardLoader:
             raise UsageError("only one of rank and world_size is given", cure="Pass both, or neither.")
         self.urls = urls
         self.batch_size = batch_size
+        self.global_batch_size = global_batch_size
         self._recipe = Recipe(
-            batch_size=batch_size,
+            batch_size=batch_size or 1,  # of a global one the share is known with the world size
             specs=parse_fields(fields, image),
             transform=transform,
             collate=collate,
@@ -115,7 +125,7 @@ class ShardLoader:
         check_seed(seed)
         self._lanes = lanes
         self._world = (rank, world_size)
-        self._dataset: Dataset | None = None
+        self._opened: Opened | None = None
         self._session: Session | None = None
         self._adopted: State | None = None
         self._cursor = Cursor(0, 0)
@@ -137,30 +147,28 @@ class ShardLoader:
     @property
     def dataset(self) -> Dataset:
         """The shards and where their samples lie; opened on first use."""
-        if self._dataset is None:
-            self._dataset = open_dataset(self.urls)
-        return self._dataset
+        return self._selected().dataset
+
+    def _selected(self) -> Opened:
+        if self._opened is None:
+            self._opened = as_selection(self.urls).opened()
+        return self._opened
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AnyPlan:
         """What decides the order."""
-        dataset, adopted = self.dataset, self._adopted
-        samples, nbytes = int(dataset.counts.sum()), int(dataset.sizes.sum())
-        lanes, block_bytes = self._lanes, self._recipe.read.block_bytes
+        adopted, lanes, block_bytes = self._adopted, self._lanes, self._recipe.read.block_bytes
         if lanes is None:
             lanes = adopted.lanes if adopted else DEFAULT_LANES
-        if block_bytes is None and adopted:
-            block = adopted.block
-        else:
-            block = block_samples(samples, nbytes, lanes=lanes, block_bytes=block_bytes or DEFAULT_BLOCK_BYTES)
-        return Plan(
-            counts=dataset.counts,
-            sizes=dataset.sizes,
-            lanes=lanes,
-            block=block,
-            seed=self._seed,
-            shuffle=self._shuffle,
-            tail=self._tail,
+        return self._selected().plan(
+            Options(
+                lanes=lanes,
+                block=adopted.block if block_bytes is None and adopted else None,
+                block_bytes=block_bytes or DEFAULT_BLOCK_BYTES,
+                seed=self._seed,
+                shuffle=self._shuffle,
+                tail=self._tail,
+            )
         )
 
     def _begin(self) -> Session:
@@ -169,10 +177,13 @@ class ShardLoader:
             if rank is None or world_size is None:
                 rank, world_size = self._resolve_world()
             rank, world_size = check_world(rank, world_size)
+            recipe = self._recipe
+            if self.global_batch_size is not None:
+                recipe = replace(recipe, batch_size=rank_share(self.global_batch_size, world_size))
             self._session = Session(
                 self.dataset,
                 self.plan,
-                self._recipe,
+                recipe,
                 rank=rank,
                 world_size=world_size,
                 allocate=self._allocator(),
@@ -256,6 +267,7 @@ class ShardLoader:
             slabs_reused=session.slabs.reused,
             skipped=session.quarantine.counts,
             backend=backend(),
+            parts=session.plan.progress(self._cursor.epoch, self._cursor.position),
         )
 
     def close(self) -> None:
@@ -272,4 +284,5 @@ class ShardLoader:
 
     def __repr__(self) -> str:
         fields = ", ".join(spec.text for spec in self._recipe.specs)
-        return f"{type(self).__name__}({self.urls!r}, batch_size={self.batch_size}, fields=({fields}))"
+        size = f"batch_size={self.batch_size}" if self.batch_size else f"global_batch_size={self.global_batch_size}"
+        return f"{type(self).__name__}({self.urls!r}, {size}, fields=({fields}))"

@@ -29,7 +29,21 @@ import numpy.typing as npt
 from loaders.draws import Purpose, check_seed, key_of, permutation, philox
 from wds_tools.errors import TooFewSamplesError, UsageError
 
-__all__ = ["DEFAULT_BLOCK_BYTES", "DEFAULT_LANES", "TAILS", "Order", "Plan", "Tail", "block_samples", "share"]
+__all__ = [
+    "DEFAULT_BLOCK_BYTES",
+    "DEFAULT_LANES",
+    "TAILS",
+    "Ints",
+    "Order",
+    "Plan",
+    "Tail",
+    "block_samples",
+    "check_enough",
+    "count_batches",
+    "lane_length",
+    "others_by_lane",
+    "share",
+]
 
 Ints = npt.NDArray[np.int64]
 Tail = Literal["drop", "pad", "exact"]
@@ -94,24 +108,54 @@ class Plan:
         pairs = np.stack((self.counts, self.sizes)).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 
+    @property
+    def data(self) -> str:
+        """The same as the fingerprint: here nothing but the shards makes the order."""
+        return self.fingerprint
+
+    @property
+    def shards(self) -> int:
+        """Shards in all."""
+        return len(self.counts)
+
+    @property
+    def sample_bytes(self) -> float:
+        """Mean bytes of a sample."""
+        return self.bytes / max(1, self.samples)
+
     def batches(self, global_batch: int, *, position: int = 0) -> int:
         """Global batches from `position` to the end of the epoch."""
-        left = max(0, self.samples - position)
-        return left // global_batch if self.tail == "drop" else -(-left // global_batch)
+        return count_batches(self.samples, global_batch, position=position, tail=self.tail)
 
     def check(self, global_batch: int) -> None:
         """Raise TooFewSamplesError where an epoch would have no batch, the same on every rank."""
-        if self.batches(global_batch) == 0:
-            raise TooFewSamplesError(
-                f"the dataset has {self.samples} samples, less than one global batch of {global_batch}",
-                cure='Lower batch_size, or pass tail="pad" (repeats, marked) or tail="exact" (short batches).'
-                if self.samples
-                else "Add shards that hold samples.",
-            )
+        check_enough(self.samples, global_batch, tail=self.tail)
+
+    def progress(self, epoch: int, position: int) -> tuple[()]:
+        """Nothing: the dataset is one."""
+        del epoch, position
+        return ()
 
     def epoch(self, epoch: int) -> Order:
         """The order of one epoch. With ten million blocks 0.5 s and 80 MB, else less."""
         return Order(self, epoch)
+
+
+def count_batches(samples: int, global_batch: int, *, position: int, tail: Tail) -> int:
+    """Global batches from `position` to the end of an epoch of so many samples."""
+    left = max(0, samples - position)
+    return left // global_batch if tail == "drop" else -(-left // global_batch)
+
+
+def check_enough(samples: int, global_batch: int, *, tail: Tail, what: str = "the dataset") -> None:
+    """Raise TooFewSamplesError where an epoch of so many samples has no batch, the same on every rank."""
+    if count_batches(samples, global_batch, position=0, tail=tail) == 0:
+        raise TooFewSamplesError(
+            f"{what} has {samples} samples, less than one global batch of {global_batch}",
+            cure='Lower batch_size, or pass tail="pad" (repeats, marked) or tail="exact" (short batches).'
+            if samples
+            else "Add shards that hold samples.",
+        )
 
 
 class _Blocks:
@@ -174,8 +218,7 @@ class Order:
 
     def lane_length(self, lane: int) -> int:
         """Samples of a lane."""
-        lanes = self.plan.lanes if self.plan.shuffle else 1
-        return self.plan.samples // lanes + (lane < self.plan.samples % lanes)
+        return lane_length(lane, samples=self.plan.samples, lanes=self.plan.lanes if self.plan.shuffle else 1)
 
     def samples(self, positions: Ints) -> Ints:
         """The sample at each position: int64 (n,) of [0, N) to int64 (n,) of [0, N)."""
@@ -265,14 +308,24 @@ class Order:
         The next places of the same lane, cyclically, then those of the following lanes: a function of the data alone,
         so that every world size agrees.
         """
-        lanes = self.plan.lanes if self.plan.shuffle else 1
-        place, lane = divmod(position, lanes)
-        for step in range(1, self.lane_length(lane)):
-            yield (place + step) % self.lane_length(lane) * lanes + lane
-        while True:
-            lane = (lane + 1) % lanes
-            for other in range(self.lane_length(lane)):
-                yield other * lanes + lane
+        return others_by_lane(position, samples=self.plan.samples, lanes=self.plan.lanes if self.plan.shuffle else 1)
+
+
+def others_by_lane(position: int, *, samples: int, lanes: int) -> Iterator[int]:
+    """Positions of an epoch of so many samples from one on, without end; see `Order.replacements`."""
+    place, lane = divmod(position, lanes)
+    own = lane_length(lane, samples=samples, lanes=lanes)
+    for step in range(1, own):
+        yield (place + step) % own * lanes + lane
+    while True:
+        lane = (lane + 1) % lanes
+        for other in range(lane_length(lane, samples=samples, lanes=lanes)):
+            yield other * lanes + lane
+
+
+def lane_length(lane: int, *, samples: int, lanes: int) -> int:
+    """Samples of a lane: the first are one longer where the lanes do not divide the samples."""
+    return samples // lanes + (lane < samples % lanes)
 
 
 def _counting(lengths: Ints) -> Ints:

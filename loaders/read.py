@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from loaders.plan import DEFAULT_BLOCK_BYTES, Plan
+from loaders.plan import DEFAULT_BLOCK_BYTES
+from loaders.selection import AnyPlan
 from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
 from wds_tools.sample import RawSample
@@ -52,9 +53,9 @@ class Reading:
         if self.prefetch < 1:
             raise UsageError(f"Reading.prefetch is {self.prefetch}, expected at least 1 batch")
 
-    def check(self, plan: Plan, world_size: int) -> None:
+    def check(self, plan: AnyPlan, world_size: int) -> None:
         """Raise UsageError where the rank's open lanes need more than prefetch_bytes."""
-        mean = plan.bytes / max(1, plan.samples)
+        mean = plan.sample_bytes
         lanes = -(-plan.lanes // world_size) if plan.shuffle else 1
         need = int(min(lanes * plan.block, plan.samples) * mean)
         if self.prefetch_bytes is not None and self.prefetch_bytes < need:

@@ -24,9 +24,10 @@ from loaders.decode import SampleDecoder
 from loaders.engine import Engine
 from loaders.fields import FieldSpec
 from loaders.job import CHUNK, BatchJob, Cursor
-from loaders.plan import Order, Plan, share
+from loaders.plan import share
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, OnError, Quarantine, read_exclude
 from loaders.read import Encoded, Reading, SampleReader, Scratch
+from loaders.selection import AnyOrder, AnyPlan
 from loaders.slab import Allocate, Slabs
 from loaders.stats import Stats
 from wds_tools.dataset import Dataset
@@ -69,7 +70,15 @@ class Session:
     """See the module. Built by the loader on first use; `close` ends it."""
 
     def __init__(
-        self, dataset: Dataset, plan: Plan, recipe: Recipe, *, rank: int, world_size: int, allocate: Allocate
+        self,
+        dataset: Dataset,
+        plan: AnyPlan,
+        recipe: Recipe,
+        *,
+        rank: int,
+        world_size: int,
+        allocate: Allocate,
+        reuse: bool = True,
     ) -> None:
         plan.check(recipe.batch_size * world_size)
         recipe.read.check(plan, world_size)
@@ -77,9 +86,10 @@ class Session:
         self.recipe = recipe
         self.rank, self.world_size = rank, world_size
         self.stats = Stats()
-        self.slabs = Slabs(allocate, keep=recipe.read.prefetch + 2)
-        self.excluded = read_exclude(recipe.exclude, fingerprint=plan.fingerprint)
-        self.quarantine = Quarantine(recipe.quarantine, fingerprint=plan.fingerprint)
+        # Memory that another process maps is given away, never taken back.
+        self.slabs = Slabs(allocate, keep=recipe.read.prefetch + 2 if reuse else 0)
+        self.excluded = read_exclude(recipe.exclude, fingerprint=plan.data)
+        self.quarantine = Quarantine(recipe.quarantine, fingerprint=plan.data)
         self._reader = SampleReader(dataset)
         self._leader = next((s.image for s in recipe.specs if s.image and not isinstance(s.image, Mask)), None)
         self._random = any(isinstance(s.image, Geometry) and s.image.random for s in recipe.specs)
@@ -87,6 +97,7 @@ class Session:
             self._make_chunk, self._worker, threads=recipe.threads, ahead=recipe.read.prefetch
         )
         self._next: Cursor | None = None
+        self._part: object = None
 
     @property
     def global_batch(self) -> int:
@@ -97,6 +108,7 @@ class Session:
         """The finished batch at `cursor`. Goes on where the last call ended, or begins anew."""
         self.stats.begin()
         if cursor != self._next:
+            self._part = None
             self._engine.start(self._jobs(cursor))
         begun = time.perf_counter()
         self._next = None  # if it raises, the next call begins anew
@@ -104,6 +116,30 @@ class Session:
         self._next = job.after
         self.stats.handed_out(job.slots - len(job.dropped), time.perf_counter() - begun)
         return job
+
+    def part(self, cursor: Cursor, *, first: int, step: int) -> Iterator[BatchJob]:
+        """One worker's share of an epoch: of its batches from `cursor` on, number `first` and every `step`-th after it.
+
+        Work begins with the call. Nothing of the next epoch is begun, so that a transform's random numbers do not depend
+        on how far ahead it ran.
+        """
+        self.stats.begin()
+        self._next, self._part = None, (part := object())
+        self._engine.start(self._epoch_jobs(self.plan.epoch(cursor.epoch), cursor.position, first=first, step=step))
+        return self._taken(part)
+
+    def _taken(self, part: object) -> Iterator[BatchJob]:
+        while True:
+            if self._part is not part:
+                raise UsageError("the batches were iterated anew while this iteration ran", cure="Use one at a time.")
+            begun = time.perf_counter()
+            try:
+                job = self._engine.take()
+            except StopIteration:
+                return
+            self.stats.handed_out(job.slots - len(job.dropped), time.perf_counter() - begun)
+            yield job
+            del job
 
     def close(self) -> None:
         """End the threads and close the shards; twice does nothing."""
@@ -123,7 +159,7 @@ class Session:
             yield from self._epoch_jobs(self.plan.epoch(epoch), position)
             epoch, position = epoch + 1, 0
 
-    def _epoch_jobs(self, order: Order, position: int) -> Iterator[BatchJob]:
+    def _epoch_jobs(self, order: AnyOrder, position: int) -> Iterator[BatchJob]:
         """The batches of one epoch from a position on; planned and announced about a thousand samples ahead."""
         last = self.plan.batches(self.global_batch, position=position) - 1
         stride = 1 + _AHEAD // self.recipe.batch_size  # batches whose samples are looked up at once
@@ -136,7 +172,7 @@ class Session:
                 yield self._with_memory(ahead.popleft())
             begin = end
 
-    def _planned(self, order: Order, position: int, numbers: range, last: int) -> list[BatchJob]:
+    def _planned(self, order: AnyOrder, position: int, numbers: range, last: int) -> list[BatchJob]:
         size = self.global_batch
         shares = [self._share(position + number * size) for number in numbers]
         positions = np.concatenate([mine for mine, _ in shares])
@@ -171,7 +207,7 @@ class Session:
 
     def _job(
         self,
-        order: Order,
+        order: AnyOrder,
         slots: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]],
         draws: npt.NDArray[np.float64] | None,
         after: Cursor,

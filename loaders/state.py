@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaders.job import Cursor
-from loaders.plan import Plan
+from loaders.selection import AnyPlan
 from wds_tools.errors import StateError
 from wds_tools.pictures import decode
 
@@ -82,7 +82,7 @@ class State:
             )
         return cls(**state)
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: AnyPlan) -> None:
         """Raise StateError where the plan is not the one that the state was taken from, naming every difference."""
         now = state_of(plan, Cursor(self.epoch, self.position))
         changed = [
@@ -114,7 +114,7 @@ _LABELS = {
 }
 
 
-def state_of(plan: Plan, cursor: Cursor) -> State:
+def state_of(plan: AnyPlan, cursor: Cursor) -> State:
     """The state of a run of this plan at this place."""
     return State(
         version=VERSION,
@@ -126,7 +126,7 @@ def state_of(plan: Plan, cursor: Cursor) -> State:
         block=plan.block,
         tail=plan.tail,
         backend=backend(),
-        shards=len(plan.counts),
+        shards=plan.shards,
         samples=plan.samples,
         bytes=plan.bytes,
         fingerprint=plan.fingerprint,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from loaders.selection import PartProgress
 
 __all__ = ["Report", "Stats"]
 
@@ -28,6 +30,7 @@ class Report:
         slabs_reused: slabs used again.
         skipped: bad samples by kind of error.
         backend: what decodes pictures.
+        parts: of a mix, how far the run has come in each of its datasets.
     """
 
     seconds: float
@@ -43,6 +46,7 @@ class Report:
     slabs_reused: int
     skipped: Mapping[str, int]
     backend: str
+    parts: Sequence[PartProgress] = ()
 
     def __str__(self) -> str:
         rate = self.samples / self.seconds if self.seconds else 0.0
@@ -52,6 +56,7 @@ class Report:
             f"the consumer waited {self.wait_share:.0%} of {self.seconds:.1f} s; {self.threads} threads spent "
             f"{self.read_seconds:.1f} s reading and {self.decode_seconds:.1f} s decoding ({self.backend})"
             + (f"; skipped: {skipped}" if skipped else "")
+            + "".join(f"; {part}" for part in self.parts)
         )
 
 
@@ -87,7 +92,14 @@ class Stats:
             self.begun = time.perf_counter()
 
     def report(
-        self, *, threads: int, slabs_made: int, slabs_reused: int, skipped: Mapping[str, int], backend: str
+        self,
+        *,
+        threads: int,
+        slabs_made: int,
+        slabs_reused: int,
+        skipped: Mapping[str, int],
+        backend: str,
+        parts: Sequence[PartProgress] = (),
     ) -> Report:
         """The counts so far."""
         seconds = time.perf_counter() - self.begun if self.begun is not None else 0.0
@@ -105,4 +117,5 @@ class Stats:
             slabs_reused=slabs_reused,
             skipped=dict(skipped),
             backend=backend,
+            parts=tuple(parts),
         )

@@ -6,7 +6,7 @@ import os
 
 from wds_tools.errors import UsageError
 
-__all__ = ["check_world", "world_of_environment"]
+__all__ = ["check_world", "rank_share", "world_of_environment"]
 
 
 def world_of_environment() -> tuple[int, int]:
@@ -33,3 +33,20 @@ def check_world(rank: int, world_size: int) -> tuple[int, int]:
             cure="Pass both rank= and world_size=, or neither.",
         )
     return rank, world_size
+
+
+def rank_share(global_batch_size: int, world_size: int) -> int:
+    """Each rank's samples of a global batch.
+
+    Raises:
+        UsageError: it does not divide; the message has the arithmetic and the nearest sizes that do.
+    """
+    each, rest = divmod(global_batch_size, world_size)
+    if rest:
+        near = [size * world_size for size in (each, each + 1) if size]
+        raise UsageError(
+            f"global_batch_size={global_batch_size} over {world_size} ranks is "
+            f"{global_batch_size / world_size:.2f} each",
+            cure=f"Pass {' or '.join(map(str, near))}, or another number of ranks.",
+        )
+    return each

@@ -13,10 +13,10 @@ import torch.distributed as dist
 from loaders.batch import Batch, batch_of
 from loaders.fields import ImageSpec
 from loaders.loader import ShardLoader as NumpyLoader
-from loaders.loader import Urls
 from loaders.plan import Tail
 from loaders.policy import OnError
 from loaders.read import Reading
+from loaders.selection import Selection, Urls
 from loaders.slab import Allocate, plain_memory
 from wds_tools.pictures.options import Pictures
 
@@ -70,9 +70,10 @@ class ShardLoader(NumpyLoader):
 
     def __init__(
         self,
-        urls: Urls,
+        urls: Urls | Selection,
         *,
-        batch_size: int,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
         fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
@@ -94,6 +95,7 @@ class ShardLoader(NumpyLoader):
         super().__init__(
             urls,
             batch_size=batch_size,
+            global_batch_size=global_batch_size,
             fields=fields,
             image=image,
             transform=transform,
