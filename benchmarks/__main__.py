@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .decode import decode
-from .first_batch import first_batch
-from .material import DEFAULT_FOLDER, Material, prepare
-from .memory import memory
-from .raw import raw
-from .table import Row, environment, text, write_json
-from .timing import Watch
-from .write import write
+from benchmarks.decode import decode
+from benchmarks.first_batch import first_batch
+from benchmarks.material import DEFAULT_FOLDER, Material, prepare
+from benchmarks.memory import memory
+from benchmarks.raw import raw
+from benchmarks.table import Row, environment, text, write_json
+from benchmarks.timing import Watch
+from benchmarks.write import write
 
 BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
     "raw": raw,

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import loaders
-
-from .material import Material
-from .peers import HAS_CV2, cv2_crop, pillow_crop, webdataset_batches
-from .table import OURS, Row, rows_of
-from .timing import Contestant, Watch, compare
+from benchmarks.material import Material
+from benchmarks.peers import HAS_CV2, cv2_crop, pillow_crop, webdataset_batches
+from benchmarks.table import OURS, Row, rows_of
+from benchmarks.timing import Contestant, Watch, compare
 
 __all__ = ["BATCH", "decode"]
 

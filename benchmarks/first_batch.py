@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from .decode import BATCH
-from .material import Material
-from .table import OURS, Row
-from .timing import Watch, compare
+from benchmarks.decode import BATCH
+from benchmarks.material import Material
+from benchmarks.table import OURS, Row
+from benchmarks.timing import Watch, compare
 
 __all__ = ["first_batch"]
 

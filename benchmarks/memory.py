@@ -10,10 +10,10 @@ import json
 import subprocess
 import sys
 
-from .decode import BATCH
-from .material import Material
-from .table import OURS, Row
-from .timing import Watch
+from benchmarks.decode import BATCH
+from benchmarks.material import Material
+from benchmarks.table import OURS, Row
+from benchmarks.timing import Watch
 
 __all__ = ["memory"]
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import loaders
-
-from .material import Material
-from .peers import read_files, touch, webdataset_samples
-from .table import OURS, Row, rows_of
-from .timing import Watch, compare
+from benchmarks.material import Material
+from benchmarks.peers import read_files, touch, webdataset_samples
+from benchmarks.table import OURS, Row, rows_of
+from benchmarks.timing import Watch, compare
 
 __all__ = ["raw"]
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .timing import Timing
+from benchmarks.timing import Timing
 
 __all__ = ["OURS", "Row", "environment", "rows_of", "text", "write_json"]
 

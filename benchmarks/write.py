@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from benchmarks.material import Material
+from benchmarks.peers import tar_and_sync, webdataset_writer
+from benchmarks.table import OURS, Row, rows_of
+from benchmarks.timing import Watch, compare
 from shardwriter import pack
-
-from .material import Material
-from .peers import tar_and_sync, webdataset_writer
-from .table import OURS, Row, rows_of
-from .timing import Watch, compare
 
 __all__ = ["write"]
 

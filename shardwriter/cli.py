@@ -14,7 +14,7 @@ import click
 from wds_tools import progress
 
 if TYPE_CHECKING:
-    from .pack import PackSummary
+    from shardwriter.pack import PackSummary
 
 __all__ = ["ByteSize", "pack"]
 
@@ -97,11 +97,10 @@ def pack(
     Bytes are unchanged; classes are numbered in the order of their names; the order is shuffled by the seed. Broken
     pictures are not packed but listed in failures.jsonl beside the shards.
     """
+    from shardwriter.inputs import check_folder, class_folders
+    from shardwriter.pack import check_target
+    from shardwriter.pack import pack as pack_shards
     from wds_tools.pictures.options import Pictures
-
-    from .inputs import check_folder, class_folders
-    from .pack import check_target
-    from .pack import pack as pack_shards
 
     # A wrong source or a taken target is found out now, not after minutes of reading folders.
     check_folder(source)

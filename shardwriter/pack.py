@@ -25,16 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+from shardwriter.check import Check, Checker, failure_kind
+from shardwriter.inputs import Input, class_folders
+from shardwriter.order import check_seed, shuffled
+from shardwriter.target import parse_pattern
+from shardwriter.writer import ShardWriter
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, SampleError, TargetError, UsageError
-from wds_tools.listing import LISTING_NAME
+from wds_tools.index.listing import LISTING_NAME
 from wds_tools.pictures.options import Pictures
-
-from .check import Check, Checker, failure_kind
-from .inputs import Input, class_folders
-from .order import check_seed, shuffled
-from .target import parse_pattern
-from .writer import ShardWriter
 
 __all__ = ["CLASSES_NAME", "FAILURES_NAME", "PackSummary", "pack"]
 

@@ -24,7 +24,7 @@ from typing import Self
 
 from wds_tools.addresses import scheme
 from wds_tools.errors import TargetError, UnavailableError, UsageError
-from wds_tools.listing import offsets_name
+from wds_tools.index.listing import offsets_name
 
 __all__ = ["Claim", "Target", "parse_pattern"]
 

@@ -31,15 +31,14 @@ from typing import Self
 
 import numpy as np
 
+from shardwriter.encode import Encoded, Encoder
+from shardwriter.seen import SeenKeys
+from shardwriter.sink import Sink, translated
+from shardwriter.target import Claim, Target, parse_pattern
 from wds_tools.atomic import sync_folder
 from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
-from wds_tools.listing import OWN_KEYS, ShardRecord, write_listing
+from wds_tools.index.listing import OWN_KEYS, ShardRecord, write_listing
 from wds_tools.tar.write import END
-
-from .encode import Encoded, Encoder
-from .seen import SeenKeys
-from .sink import Sink, translated
-from .target import Claim, Target, parse_pattern
 
 __all__ = ["ShardWriter"]
 

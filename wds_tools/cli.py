@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from . import __version__
-from .errors import ShardstreamError, UsageError
+from wds_tools import __version__
+from wds_tools.errors import ShardstreamError, UsageError
 
 __all__ = ["COMMANDS", "CommandEntry", "main", "root"]
 
@@ -39,11 +39,11 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: dict[str, CommandEntry] = {
     "pack": CommandEntry("shardwriter.cli:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."),
-    "index": CommandEntry("wds_tools.cli_index:index", "Make the listing and offsets of shards made elsewhere."),
-    "info": CommandEntry("wds_tools.cli_info:info", "Say what a dataset holds."),
-    "ls": CommandEntry("wds_tools.cli_ls:ls", "List the samples of shards."),
-    "cat": CommandEntry("wds_tools.cli_cat:cat", "Write out one field, or show one sample."),
-    "verify": CommandEntry("wds_tools.cli_verify:verify_command", "Read everything and list all that is wrong."),
+    "index": CommandEntry("wds_tools.commands.index:index", "Make the listing and offsets of shards made elsewhere."),
+    "info": CommandEntry("wds_tools.commands.info:info", "Say what a dataset holds."),
+    "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),
+    "cat": CommandEntry("wds_tools.commands.cat:cat", "Write out one field, or show one sample."),
+    "verify": CommandEntry("wds_tools.commands.verify:verify_command", "Read everything and list all that is wrong."),
     "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
     "demo-pictures": CommandEntry(
         "wds_tools.demo:demo_pictures", "Make ImageNet-like JPEGs of 24 animals in class folders.", hidden=True

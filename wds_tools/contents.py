@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .errors import ShardError
-from .names import is_litter, is_metadata, split_name
-from .sample import RawSample
-from .shard import iter_samples, link_targets, parse_sample
-from .sources.base import Source
-from .tar.compressed import Decompressed, sniff
-from .tar.walk import Member, walk_source, walk_stream
+from wds_tools.errors import ShardError
+from wds_tools.names import is_litter, is_metadata, split_name
+from wds_tools.sample import RawSample
+from wds_tools.shard import iter_samples, link_targets, parse_sample
+from wds_tools.sources.base import Source
+from wds_tools.tar.compressed import Decompressed, sniff
+from wds_tools.tar.walk import Member, walk_source, walk_stream
 
 __all__ = ["Entry", "compression", "contents", "find", "printable", "read_range"]
 

@@ -23,14 +23,14 @@ import numpy.typing as npt
 
 from wds_tools import addresses
 from wds_tools.errors import StaleIndexError, UsageError
-from wds_tools.index_cache import IndexCache, default_cache_dir
-from wds_tools.listing import Listing, ShardRecord, read_listing, write_listing
-from wds_tools.offsets import OffsetArray
-from wds_tools.parts import Ints, Part, joined, listed_parts, named_parts
+from wds_tools.index.cache import IndexCache, default_cache_dir
+from wds_tools.index.listing import Listing, ShardRecord, read_listing, write_listing
+from wds_tools.index.offsets import OffsetArray
+from wds_tools.index.parts import Ints, Part, joined, listed_parts, named_parts
 from wds_tools.sources.base import Source
 from wds_tools.urls import Urls, places, refuse_duplicates
 
-__all__ = ["Dataset", "ShardRecord", "open_dataset", "write_listing"]
+__all__ = ["Dataset", "ShardRecord", "join_datasets", "open_dataset", "write_listing"]
 
 
 class Dataset:
@@ -157,6 +157,21 @@ def open_dataset(urls: Urls, *, cache_dir: Path | None = None) -> Dataset:
             listings.append(None)
     refuse_duplicates([url for part in parts for url in part.urls])
     return Dataset(joined(parts, cache), listing=_common(listings), place=_only_place(listings))
+
+
+def join_datasets(datasets: Sequence[Dataset], *, cache_dir: Path | None = None) -> Dataset:
+    """Several datasets behind one another as one, for mixes: sample numbers run on, shards may come twice.
+
+    Args:
+        datasets: at least one.
+        cache_dir: where a large row of joined offsets is kept, as for `open_dataset`.
+    """
+    first, *others = datasets
+    if not others:
+        return first
+    cache = IndexCache(default_cache_dir() if cache_dir is None else cache_dir)
+    listing = {k: v for k, v in first.listing.items() if all(each.listing.get(k) == v for each in others)}
+    return Dataset(joined([each._part for each in datasets], cache), listing=listing)  # noqa: SLF001 - the same class
 
 
 def _common(listings: list[Listing | None]) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from typing import get_args
 
 import click
 
-from . import progress
-from .cli import root
-from .errors import TargetError
-from .make_pictures import Region, make_pictures
+from wds_tools import progress
+from wds_tools.cli import root
+from wds_tools.errors import TargetError
+from wds_tools.make_pictures import Region, make_pictures
 
 __all__ = ["demo", "demo_pictures"]
 

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import codec
-from .contents import read_range
-from .dataset import Dataset, open_dataset
-from .errors import ShardstreamError
-from .listing import LISTING_NAME
-from .pictures.facts import read_facts
-from .sample import SPECIAL, RawSample
-from .shard import scan
-from .sidecars import dali_path, energon_path
-from .sources.base import Source
-from .sources.resolve import open_source
-from .urls import Urls, places
+from wds_tools import codec
+from wds_tools.contents import read_range
+from wds_tools.dataset import Dataset, open_dataset
+from wds_tools.errors import ShardstreamError
+from wds_tools.index.listing import LISTING_NAME
+from wds_tools.index.sidecars import dali_path, energon_path
+from wds_tools.pictures.facts import read_facts
+from wds_tools.sample import SPECIAL, RawSample
+from wds_tools.shard import scan
+from wds_tools.sources.base import Source
+from wds_tools.sources.resolve import open_source
+from wds_tools.urls import Urls, places
 
 __all__ = ["Description", "FieldFacts", "describe"]
 

@@ -19,16 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .dataset import open_dataset
-from .errors import ListingError, ShardstreamError, TargetError
-from .index import file_facts
-from .listing import LISTING_NAME, ShardRecord, read_listing, write_listing
-from .shard import ShardScan, scan
-from .sidecars import dali_path, energon_path, write_dali, write_energon
-from .sources.pool import map_in_order
-from .sources.resolve import open_source
-from .tar.walk import walk_source
-from .urls import Urls, expand, places
+from wds_tools.dataset import open_dataset
+from wds_tools.errors import ListingError, ShardstreamError, TargetError
+from wds_tools.index.find import file_facts
+from wds_tools.index.listing import LISTING_NAME, ShardRecord, read_listing, write_listing
+from wds_tools.index.sidecars import dali_path, energon_path, write_dali, write_energon
+from wds_tools.shard import ShardScan, scan
+from wds_tools.sources.pool import map_in_order
+from wds_tools.sources.resolve import open_source
+from wds_tools.tar.walk import walk_source
+from wds_tools.urls import Urls, expand, places
 
 __all__ = ["IndexedFolder", "make_index"]
 
@@ -116,7 +116,7 @@ def _listed(listing: str, *, force: bool) -> list[str]:
 
 
 def _shards_in(folder: str) -> list[str]:
-    from . import addresses
+    from wds_tools import addresses
 
     names = sorted(name for name in os.listdir(folder) if addresses.is_shard_name(name))  # noqa: PTH208
     return [os.path.join(folder, name) for name in names] or expand(os.path.join(folder, "*.tar"))

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from .errors import UsageError
+from wds_tools.errors import UsageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

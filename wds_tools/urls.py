@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 from wds_tools import addresses
 from wds_tools.errors import NoShardsError, UsageError
-from wds_tools.listing import LISTING_NAME, read_listing
+from wds_tools.index.listing import LISTING_NAME, read_listing
 
 __all__ = ["Place", "Urls", "expand", "places", "refuse_duplicates"]
 

@@ -22,15 +22,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Self
 
-from . import codec
-from .contents import compression, contents
-from .errors import ShardError, ShardstreamError
-from .sample import KEY, SPECIAL, URL, RawSample
-from .shard import ShardNotes, iter_samples
-from .sources.base import Source
-from .sources.resolve import open_source
-from .urls import Urls
-from .verify_index import Expected, compare, expectations
+from wds_tools import codec
+from wds_tools.contents import compression, contents
+from wds_tools.errors import ShardError, ShardstreamError
+from wds_tools.sample import KEY, SPECIAL, URL, RawSample
+from wds_tools.shard import ShardNotes, iter_samples
+from wds_tools.sources.base import Source
+from wds_tools.sources.resolve import open_source
+from wds_tools.urls import Urls
+from wds_tools.verify_index import Expected, compare, expectations
 
 __all__ = ["Problem", "Verification", "verify"]
 

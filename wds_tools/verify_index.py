@@ -18,16 +18,16 @@ from pathlib import Path
 
 import numpy as np
 
-from . import addresses
-from .contents import compression
-from .errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
-from .listing import LISTING_NAME, Listing, read_listing
-from .offsets import OffsetArray, map_offsets
-from .shard import scan
-from .sidecar_fit import offsets_from_dali, offsets_from_energon
-from .sidecars import dali_path, energon_path
-from .sources.base import Source
-from .urls import Urls, places, refuse_duplicates
+from wds_tools import addresses
+from wds_tools.contents import compression
+from wds_tools.errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
+from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
+from wds_tools.index.listing import LISTING_NAME, Listing, read_listing
+from wds_tools.index.offsets import OffsetArray, map_offsets
+from wds_tools.index.sidecars import dali_path, energon_path
+from wds_tools.shard import scan
+from wds_tools.sources.base import Source
+from wds_tools.urls import Urls, places, refuse_duplicates
 
 __all__ = ["Expected", "compare", "expectations"]
 

@@ -12,7 +12,7 @@ Members = Sequence[tuple[str, bytes]]
 
 
 def make_shard(path: Path, members: Members, *, form: int = tarfile.USTAR_FORMAT) -> npt.NDArray[np.uint64]:
-    """Write the members (a name that ends with a slash is a folder); returns the offsets, keys as webdataset has them."""
+    """Write the members (a name ending in a slash is a folder); returns the offsets, keys as webdataset has them."""
     offsets: list[int] = []
     last = None
     with tarfile.open(path, "w", format=form) as archive:

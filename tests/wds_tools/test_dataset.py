@@ -183,7 +183,7 @@ def test_offsets_of_an_interrupted_writing_are_not_taken_for_the_old_ones(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Killed between the two renames: new offsets beside the old listing.
-    from wds_tools import listing
+    from wds_tools.index import listing
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -87,8 +87,8 @@ class SourceFeed:
 
     def fill(self, position: int, need: int) -> memoryview:
         begin = position - self._base
-        left = self.size - position
-        if begin + min(need, left) <= len(self._view):
+        left = max(self.size - position, 0)
+        if left == 0 or begin + min(need, left) <= len(self._view):
             return self._view[begin:]
         if self._skim:
             near = begin - len(self._view) < self._length

@@ -35,6 +35,14 @@ def test_a_feed_gives_what_lies_there(name: str, steps: list[tuple[int, int]]) -
             assert feed.size == len(CONTENT)
 
 
+@pytest.mark.parametrize("name", list(FEEDS))
+def test_beyond_the_end_is_nothing(name: str) -> None:
+    feed = FEEDS[name]()
+    feed.fill(0, 1)
+    assert len(feed.fill(len(CONTENT) + 1000, 512)) == 0
+    assert feed.size == len(CONTENT)
+
+
 @pytest.mark.parametrize("name", ["source", "stream"])
 def test_a_view_stays_as_it_is_while_the_feed_goes_on(name: str) -> None:
     feed = FEEDS[name]()

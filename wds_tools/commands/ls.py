@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import click
 
-from . import cli_options
-from .contents import Entry, contents, printable
-from .sources.resolve import open_source
-from .urls import expand
+from wds_tools.commands import options
+from wds_tools.contents import Entry, contents, printable
+from wds_tools.sources.resolve import open_source
+from wds_tools.urls import expand
 
 __all__ = ["ls"]
 
@@ -25,7 +25,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@cli_options.urls
+@options.urls
 @click.option("-n", "--number", type=click.IntRange(min=0), metavar="N", help="Stop after N samples.")
 @click.option("-l", "--long", is_flag=True, help="With the shard, the offset in it, and the bytes of all fields.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")

@@ -6,9 +6,10 @@ import dataclasses
 
 import click
 
-from . import cli_options, progress
-from .contents import printable
-from .verify import Problem, Verification, verify
+from wds_tools import progress
+from wds_tools.commands import options
+from wds_tools.contents import printable
+from wds_tools.verify import Problem, Verification, verify
 
 __all__ = ["verify_command"]
 
@@ -23,9 +24,9 @@ Exit status: 0 all sound, 1 something is wrong, 2 used wrongly.
 
 
 @click.command("verify", epilog=EPILOG)
-@cli_options.urls
+@options.urls
 @click.option("--decode", is_flag=True, help="Decode every field of every sample too, pictures wholly.")
-@cli_options.as_json
+@options.as_json
 @click.pass_context
 def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, as_json: bool) -> None:
     """Read everything and list all that is wrong.
@@ -41,7 +42,7 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, a
     with progress.bar("verifying", unit="samples") as bar:
         result = verify(urls, decode=decode, advance=bar.advance, found=show)
     if as_json:
-        cli_options.echo_json(dataclasses.asdict(result))
+        options.echo_json(dataclasses.asdict(result))
     else:
         _summarise(result)
     ctx.exit(1 if result.problems else 0)
@@ -50,6 +51,6 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, a
 def _summarise(result: Verification) -> None:
     for shard, notes in result.notes.items():
         click.echo(f"note: {printable(shard)}: {'; '.join(notes)}")
-    verdict = cli_options.counted(len(result.problems), "problem") if result.problems else "all sound"
-    shards, samples = cli_options.counted(result.shards, "shard"), cli_options.counted(result.samples, "sample")
-    click.echo(f"{shards}, {samples}, {cli_options.size(result.bytes)} read: {verdict}")
+    verdict = options.counted(len(result.problems), "problem") if result.problems else "all sound"
+    shards, samples = options.counted(result.shards, "shard"), options.counted(result.samples, "sample")
+    click.echo(f"{shards}, {samples}, {options.size(result.bytes)} read: {verdict}")

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wds_tools.errors import HeaderError, ListingError, StaleIndexError
-from wds_tools.offsets import OffsetArray
-from wds_tools.sidecars import Component, escaped, makes_sample, parse_dali
+from wds_tools.index.offsets import OffsetArray
+from wds_tools.index.sidecars import Component, escaped, makes_sample, parse_dali
 from wds_tools.sources.base import Source
 from wds_tools.tar import headers
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wds_tools.packed import PackedStrings
+from wds_tools.index.packed import PackedStrings
 
 texts = st.lists(st.text(st.characters(codec=None), max_size=8), max_size=20)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from . import cli_options, progress
-from .contents import printable
-from .make_index import IndexedFolder, make_index
-from .urls import expand
+from wds_tools import progress
+from wds_tools.commands import options
+from wds_tools.contents import printable
+from wds_tools.make_index import IndexedFolder, make_index
+from wds_tools.urls import expand
 
 __all__ = ["index"]
 
@@ -20,11 +21,11 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@cli_options.urls
+@options.urls
 @click.option("--dali", is_flag=True, help="Write DALI's NAME.idx beside each shard too, as wds2idx does.")
 @click.option("--energon", is_flag=True, help="Write Energon's NAME.tar.idx beside each shard too.")
 @click.option("--force", is_flag=True, help="Scan again, and replace a listing that is there.")
-@cli_options.as_json
+@options.as_json
 def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_json: bool) -> None:
     """Make the listing and offsets of shards made elsewhere.
 
@@ -35,13 +36,13 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_j
     with progress.bar("indexing", total=None if force else len(expand(urls)), unit="shards") as bar:
         made = make_index(urls, force=force, dali=dali, energon=energon, advance=bar.advance)
     if as_json:
-        cli_options.echo_json([_facts(each) for each in made])
+        options.echo_json([_facts(each) for each in made])
         return
     for each in made:
         for shard, notes in each.notes.items():
             click.echo(f"note: {printable(shard)}: {'; '.join(notes)}", err=True)
-        samples, shards = cli_options.counted(each.samples, "sample"), cli_options.counted(each.shards, "shard")
-        what = f"{samples} in {shards}, {cli_options.size(each.bytes)}"
+        samples, shards = options.counted(each.samples, "sample"), options.counted(each.shards, "shard")
+        what = f"{samples} in {shards}, {options.size(each.bytes)}"
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
 
 

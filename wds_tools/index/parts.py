@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from wds_tools import addresses
 from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError
-from wds_tools.index import file_facts, index_shards
-from wds_tools.index_cache import FileFacts, IndexCache
-from wds_tools.listing import LISTING_NAME, Listing, ends_crc, offsets_name, read_listing
-from wds_tools.offsets import Offsets, map_offsets
-from wds_tools.packed import PackedStrings
+from wds_tools.index.cache import FileFacts, IndexCache
+from wds_tools.index.find import file_facts, index_shards
+from wds_tools.index.listing import LISTING_NAME, Listing, ends_crc, offsets_name, read_listing
+from wds_tools.index.offsets import Offsets, map_offsets
+from wds_tools.index.packed import PackedStrings
 from wds_tools.urls import refuse_duplicates
 
 __all__ = ["Ints", "Part", "joined", "listed_parts", "named_parts"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wds_tools.cli_options import counted, size
+from wds_tools.commands.options import counted, size
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.wds_tools.made_shards import make_dataset, make_shard, samples
-from wds_tools import parts
 from wds_tools.dataset import Dataset, ShardRecord, open_dataset, write_listing
 from wds_tools.errors import StaleIndexError, UsageError
+from wds_tools.index import parts
 from wds_tools.urls import Urls
 
 Open = Callable[[Urls], Dataset]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wds_tools.errors import StaleIndexError
-from wds_tools.offsets import Offsets, map_offsets, write_offsets
+from wds_tools.index.offsets import Offsets, map_offsets, write_offsets
 
 ROW = np.arange(0, 512 * 1000, 512, dtype=np.uint64)
 

@@ -25,8 +25,8 @@ from typing import NamedTuple, Protocol
 
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import ListingError, UsageError
+from wds_tools.index.offsets import OffsetArray
 from wds_tools.names import is_litter, is_metadata, split_name
-from wds_tools.offsets import OffsetArray
 
 __all__ = [
     "Component",

@@ -22,8 +22,8 @@ import numpy as np
 
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import ShardstreamError
-from wds_tools.listing import ShardRecord, write_listing
-from wds_tools.offsets import OffsetArray, Offsets, map_offsets, write_offsets
+from wds_tools.index.listing import ShardRecord, write_listing
+from wds_tools.index.offsets import OffsetArray, Offsets, map_offsets, write_offsets
 
 __all__ = ["FileFacts", "IndexCache", "default_cache_dir"]
 

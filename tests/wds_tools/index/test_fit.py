@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wds_tools.made_shards import make_shard, samples
-from wds_tools import shard, sidecars
+from wds_tools import shard
 from wds_tools.errors import ListingError, StaleIndexError
-from wds_tools.sidecar_fit import offsets_from_dali, offsets_from_energon
+from wds_tools.index import sidecars
+from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
 from wds_tools.sources.resolve import open_source
 from wds_tools.tar.walk import walk_source
 

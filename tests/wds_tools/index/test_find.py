@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.wds_tools.made_shards import make_dataset, make_shard, samples
-from wds_tools import index, sidecars
 from wds_tools.errors import NotATarError, ShardError, ShardMissingError, TruncatedShardError, UsageError
-from wds_tools.index_cache import IndexCache
+from wds_tools.index import find as index
+from wds_tools.index import sidecars
+from wds_tools.index.cache import IndexCache
 from wds_tools.sources.resolve import open_source
 from wds_tools.tar.walk import walk_source
 

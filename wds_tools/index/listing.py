@@ -30,7 +30,7 @@ import numpy.typing as npt
 from wds_tools import addresses
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import ListingError, UsageError
-from wds_tools.offsets import OffsetArray, write_offsets
+from wds_tools.index.offsets import OffsetArray, write_offsets
 
 __all__ = [
     "LISTING_NAME",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wds_tools.index_cache import FileFacts, IndexCache, default_cache_dir
+from wds_tools.index.cache import FileFacts, IndexCache, default_cache_dir
 
 ROW = np.array([0, 1024, 3072], dtype=np.uint64)
 FACTS = FileFacts("/d/\udce9 a.tar", 10240, 1_700_000_000_123_456_789)

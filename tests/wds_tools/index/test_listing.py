@@ -14,7 +14,7 @@ import pytest
 
 from tests.wds_tools.made_shards import make_dataset
 from wds_tools.errors import ListingError, ShardMissingError, UsageError
-from wds_tools.listing import Listing, ShardRecord, parse_listing, read_listing, write_listing
+from wds_tools.index.listing import Listing, ShardRecord, parse_listing, read_listing, write_listing
 
 
 def record(url: str, samples: int, **more: Any) -> ShardRecord:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.wds_tools.made_shards import make_dataset, make_shard
-from wds_tools import sidecars
 from wds_tools.errors import ListingError, UsageError
+from wds_tools.index import sidecars
 from wds_tools.sources.resolve import open_source
 from wds_tools.tar.walk import walk_source
 

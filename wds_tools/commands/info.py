@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import click
 
-from . import cli_options
-from .contents import printable
-from .describe import Description, FieldFacts, describe
+from wds_tools.commands import options
+from wds_tools.contents import printable
+from wds_tools.describe import Description, FieldFacts, describe
 
 __all__ = ["info"]
 
@@ -28,8 +28,8 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@cli_options.urls
-@cli_options.as_json
+@options.urls
+@options.as_json
 def info(urls: tuple[str, ...], *, as_json: bool) -> None:
     """Say what a dataset holds.
 
@@ -38,7 +38,7 @@ def info(urls: tuple[str, ...], *, as_json: bool) -> None:
     """
     found = describe(urls)
     if as_json:
-        cli_options.echo_json(dataclasses.asdict(found))
+        options.echo_json(dataclasses.asdict(found))
         return
     for name, text in _lines(found):
         click.echo(f"{name:<8}  {text}")
@@ -48,7 +48,7 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
     spread = f"{found.smallest:,}" if found.smallest == found.largest else f"{found.smallest:,} to {found.largest:,}"
     if found.name:
         yield "name", printable(found.name)
-    yield "shards", f"{found.shards:,}, samples in each: {spread}, {cli_options.size(found.bytes)}"
+    yield "shards", f"{found.shards:,}, samples in each: {spread}, {options.size(found.bytes)}"
     yield "samples", f"{found.samples:,}"
     for at, (name, facts) in enumerate(found.fields.items()):
         yield "" if at else "fields", _field(name, facts, found)
@@ -63,8 +63,8 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
 
 def _field(name: str, facts: FieldFacts, found: Description) -> str:
     count = found.field_counts.get(name)
-    of = f"{facts.samples} of {found.looked_at} looked at" if count is None else cli_options.counted(count, "sample")
-    text = f"{printable(name)}: {facts.kind}, {of}, {cli_options.size(facts.mean_bytes)} on average"
+    of = f"{facts.samples} of {found.looked_at} looked at" if count is None else options.counted(count, "sample")
+    text = f"{printable(name)}: {facts.kind}, {of}, {options.size(facts.mean_bytes)} on average"
     formats = facts.pictures.get("formats")
     if isinstance(formats, dict):
         text += ", " + ", ".join(f"{count} {kind}" for kind, count in formats.items())

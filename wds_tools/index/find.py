@@ -26,10 +26,10 @@ import numpy as np
 
 from wds_tools import addresses
 from wds_tools.errors import ListingError, ShardMissingError, TruncatedShardError, UnavailableError, UsageError
-from wds_tools.index_cache import FileFacts, IndexCache
-from wds_tools.offsets import OffsetArray
-from wds_tools.sidecar_fit import offsets_from_dali, offsets_from_energon
-from wds_tools.sidecars import dali_path, energon_path
+from wds_tools.index.cache import FileFacts, IndexCache
+from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
+from wds_tools.index.offsets import OffsetArray
+from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.sources.base import Source
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import click
 
-from . import addresses, cli_options
-from .contents import find, printable, read_range
-from .dataset import open_dataset
-from .errors import MissingFieldError, ShardstreamError, UsageError
-from .listing import LISTING_NAME, read_listing
-from .sample import KEY, SPECIAL, URL, BytesLike, RawSample
-from .sources.resolve import open_source
-from .urls import expand
+from wds_tools import addresses
+from wds_tools.commands import options
+from wds_tools.contents import find, printable, read_range
+from wds_tools.dataset import open_dataset
+from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError
+from wds_tools.index.listing import LISTING_NAME, read_listing
+from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
+from wds_tools.sources.resolve import open_source
+from wds_tools.urls import expand
 
 __all__ = ["cat"]
 
@@ -85,12 +86,12 @@ def _shown(sample: RawSample) -> Iterator[str]:
     yield f"{'key':<{width}}  {printable(sample[KEY])}"
     yield f"{'shard':<{width}}  {printable(sample[URL])}"
     for name in names:
-        size = cli_options.size(len(sample[name]))
+        size = options.size(len(sample[name]))
         yield f"{printable(name):<{width}}  {size:>10}  {_value(name, sample[name], sample[URL])}"
 
 
 def _value(name: str, data: BytesLike, shard: str) -> str:
-    from . import codec
+    from wds_tools import codec
 
     kind = codec.kind_of(name)
     try:
@@ -108,7 +109,7 @@ def _value(name: str, data: BytesLike, shard: str) -> str:
 
 
 def _picture(data: BytesLike) -> str:
-    from .pictures.facts import read_facts
+    from wds_tools.pictures.facts import read_facts
 
     facts = read_facts(data)
     turned = "" if facts.orientation == 1 else f", EXIF orientation {facts.orientation}"

@@ -1,0 +1,1 @@
+"""Where each sample of a shard lies: listings, mapped offsets, foreign sidecars, scans and their cache."""
