@@ -45,14 +45,14 @@ def _shape(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _batch_type(names: tuple[str, ...]) -> type[Batch]:
+def _batch_type(names: tuple[str, ...], base: type[Batch]) -> type[Batch]:
     fields = namedtuple("Batch", names)  # type: ignore[misc]  # noqa: PYI024 - the names are known at run time only
-    return type("Batch", (Batch, fields), {"__slots__": (), "_fields": names})
+    return type("Batch", (base, fields), {"__slots__": (), "_fields": names})
 
 
-def batch_of(names: tuple[str, ...], columns: Sequence[Any]) -> Any:
-    """A NamedTuple of these columns."""
-    return _batch_type(names)(*columns)
+def batch_of(names: tuple[str, ...], columns: Sequence[Any], *, base: type[Batch] = Batch) -> Any:
+    """A NamedTuple of these columns, of a class that also is a `base`."""
+    return _batch_type(names, base)(*columns)
 
 
 def column(name: str, values: list[Any], keys: Sequence[str | None]) -> Any:

@@ -171,15 +171,19 @@ class ShardLoader:
             )
         )
 
+    def _part(self) -> tuple[int, int, Recipe]:
+        """Rank, world size, and the recipe with this rank's batch size."""
+        rank, world_size = self._world
+        if rank is None or world_size is None:
+            rank, world_size = self._resolve_world()
+        rank, world_size = check_world(rank, world_size)
+        if self.global_batch_size is None:
+            return rank, world_size, self._recipe
+        return rank, world_size, replace(self._recipe, batch_size=rank_share(self.global_batch_size, world_size))
+
     def _begin(self) -> Session:
         if self._session is None:
-            rank, world_size = self._world
-            if rank is None or world_size is None:
-                rank, world_size = self._resolve_world()
-            rank, world_size = check_world(rank, world_size)
-            recipe = self._recipe
-            if self.global_batch_size is not None:
-                recipe = replace(recipe, batch_size=rank_share(self.global_batch_size, world_size))
+            rank, world_size, recipe = self._part()
             self._session = Session(
                 self.dataset,
                 self.plan,
