@@ -1,10 +1,15 @@
-"""What every test gets: a cache directory of its own, so that no test reads or writes the user's."""
+"""What every test gets: a cache directory of its own, so that no test reads or writes the user's; no deadlines."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

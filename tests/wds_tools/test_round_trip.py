@@ -74,7 +74,7 @@ def _in_webdataset(shard: bytes) -> list[Sample]:
     return [{name: value for name, value in sample.items() if name != "__url__"} for sample in group_by_keys(members)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES)
 def test_what_is_written_here_is_read_alike_everywhere(samples: dict[str, dict[str, bytes]]) -> None:
     shard = _written(samples)
@@ -83,7 +83,7 @@ def test_what_is_written_here_is_read_alike_everywhere(samples: dict[str, dict[s
     assert _in_webdataset(shard) == _plain(samples)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.dictionaries(_keys(120), st.dictionaries(FIELDS, VALUES, min_size=1), min_size=5, max_size=30))
 def test_gnu_tar_reads_what_is_written_here(samples: dict[str, dict[str, bytes]]) -> None:
     shard = _written(samples)
@@ -94,13 +94,13 @@ def test_gnu_tar_reads_what_is_written_here(samples: dict[str, dict[str, bytes]]
         assert data == b"".join(data for _, data in _members(samples))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES, st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
 def test_what_tarfile_writes_is_read_here(samples: dict[str, dict[str, bytes]], form: Any) -> None:
     assert read(archive(_members(samples), form=form)) == _plain(samples)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(st.text("ab/é", min_size=1, max_size=30), st.dictionaries(FIELDS, VALUES, min_size=1), max_size=5)
 )

@@ -344,7 +344,7 @@ def _outcome(content: bytes, read_it: Any) -> Any:
         return "an error"  # a scan comes to a damaged header before the damaged sample in front of it is parsed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=1500), st.tuples(st.integers(0, len(SEEDS) - 1), st.integers(0))))
 def test_any_bytes_are_samples_or_an_error_and_offsets_give_the_same_samples(made: bytes | tuple[int, int]) -> None:
     content = made if isinstance(made, bytes) else mutated(SEEDS[made[0]], made[1])

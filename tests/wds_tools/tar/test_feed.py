@@ -30,7 +30,7 @@ def test_a_feed_gives_what_lies_there(name: str, steps: list[tuple[int, int]]) -
         view = feed.fill(position, need)
         left = max(len(CONTENT) - position, 0)
         assert min(need, left) <= len(view) <= left
-        assert view == CONTENT[position : position + len(view)]
+        assert bytes(view) == CONTENT[position : position + len(view)]
         if len(view) < need:
             assert feed.size == len(CONTENT)
 
