@@ -120,8 +120,8 @@ class Session:
     def part(self, cursor: Cursor, *, first: int, step: int) -> Iterator[BatchJob]:
         """One worker's share of an epoch: of its batches from `cursor` on, number `first` and every `step`-th after it.
 
-        Work begins with the call. Nothing of the next epoch is begun, so that a transform's random numbers do not depend
-        on how far ahead it ran.
+        Work begins with the call. Nothing of the next epoch is begun, so that a transform's random numbers do not
+        depend on how far ahead it ran.
         """
         self.stats.begin()
         self._next, self._part = None, (part := object())
@@ -159,16 +159,17 @@ class Session:
             yield from self._epoch_jobs(self.plan.epoch(epoch), position)
             epoch, position = epoch + 1, 0
 
-    def _epoch_jobs(self, order: AnyOrder, position: int) -> Iterator[BatchJob]:
+    def _epoch_jobs(self, order: AnyOrder, position: int, *, first: int = 0, step: int = 1) -> Iterator[BatchJob]:
         """The batches of one epoch from a position on; planned and announced about a thousand samples ahead."""
         last = self.plan.batches(self.global_batch, position=position) - 1
+        numbers = range(first, last + 1, step)
         stride = 1 + _AHEAD // self.recipe.batch_size  # batches whose samples are looked up at once
         ahead: deque[BatchJob] = deque()
         begin = 0
-        while begin <= last:
-            end = min(begin + (stride if begin else 1), last + 1)  # one batch first, since somebody waits for it
-            ahead.extend(self._planned(order, position, range(begin, end), last))
-            while len(ahead) > (stride if begin and end <= last else 0):
+        while begin < len(numbers):
+            end = min(begin + (stride if begin else 1), len(numbers))  # one batch first, since somebody waits for it
+            ahead.extend(self._planned(order, position, numbers[begin:end], last))
+            while len(ahead) > (stride if begin and end < len(numbers) else 0):
                 yield self._with_memory(ahead.popleft())
             begin = end
 

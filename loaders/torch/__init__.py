@@ -1,7 +1,8 @@
 """The loader for torch: the same plan and engine, batches as tensors, normalised and copied on the device."""
 
+from loaders.torch.dataset import ShardDataset
 from loaders.torch.device import to_device
 from loaders.torch.loader import ShardLoader
 from loaders.torch.normalize import Normalize
 
-__all__ = ["Normalize", "ShardLoader", "to_device"]
+__all__ = ["Normalize", "ShardDataset", "ShardLoader", "to_device"]
