@@ -4,10 +4,12 @@ loaders.ShardLoader          numpy batches
 loaders.torch.ShardLoader    torch batches
 loaders.samples              raw samples, one after the other
 loaders.open                 random access
+loaders.mix                  several datasets as one, in stated proportions
 """
 
 from loaders.crops import CenterCrop, Mask, RandomResizedCrop, Resize
 from loaders.loader import ShardLoader
+from loaders.mix import mix
 from loaders.random_access import open
 from loaders.raw import samples
 from loaders.read import Reading
@@ -21,6 +23,7 @@ __all__ = [
     "Reading",
     "Resize",
     "ShardLoader",
+    "mix",
     "open",
     "samples",
 ]
