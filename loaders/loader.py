@@ -17,6 +17,7 @@ from loaders.cores import usable_cores
 from loaders.draws import check_seed
 from loaders.fields import ImageSpec, parse_fields
 from loaders.job import Cursor
+from loaders.lanes import warn_of_shared_blocks
 from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Tail
 from loaders.policy import OnError, check_on_error
 from loaders.read import Reading
@@ -184,9 +185,12 @@ class ShardLoader:
     def _begin(self) -> Session:
         if self._session is None:
             rank, world_size, recipe = self._part()
+            plan = self.plan
+            if rank == 0 and plan.shuffle:
+                warn_of_shared_blocks(lanes=plan.lanes, block=plan.block, world_size=world_size)
             self._session = Session(
                 self.dataset,
-                self.plan,
+                plan,
                 recipe,
                 rank=rank,
                 world_size=world_size,
