@@ -60,8 +60,8 @@ class Samples(Iterator[RawSample]):
         self.skipped: Counter[str] = Counter()
         self._running = _run(urls, self.skipped if on_error == "skip" else None)
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[RawSample]:  # noqa: PYI034 - the generator itself: one call less for each sample
+        return self._running
 
     def __next__(self) -> RawSample:
         return next(self._running)

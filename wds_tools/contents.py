@@ -16,12 +16,10 @@ from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import RawSample
 from wds_tools.shard import iter_samples, link_targets, parse_sample
 from wds_tools.sources.base import Source
-from wds_tools.tar.compressed import Decompressed, sniff
+from wds_tools.tar.compressed import Decompressed, compression
 from wds_tools.tar.walk import Member, walk_source, walk_stream
 
 __all__ = ["Entry", "compression", "contents", "find", "printable", "read_range"]
-
-_MAGIC_BYTES = 6
 
 
 class Entry(NamedTuple):
@@ -59,7 +57,7 @@ def contents(source: Source) -> Iterator[Entry]:
         return
     stream = Decompressed(source, packed)
     try:
-        yield from _grouped(walk_stream(stream, url=source.url), source.url)
+        yield from _grouped(walk_stream(stream, url=source.url, whole=stream.shows_cuts), source.url)
     finally:
         stream.close()
 
@@ -77,13 +75,6 @@ def read_range(source: Source, begin: int, end: int) -> RawSample:
     buffer = bytearray(end - begin)
     source.read_into(begin, memoryview(buffer))
     return parse_sample(buffer, url=source.url, offset=begin, targets=link_targets(source))
-
-
-def compression(source: Source) -> str | None:
-    """The name of the compression of a shard, None for a plain tar."""
-    head = bytearray(min(_MAGIC_BYTES, source.size()))
-    source.read_into(0, memoryview(head))
-    return sniff(bytes(head))
 
 
 def printable(text: str) -> str:

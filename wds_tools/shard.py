@@ -25,7 +25,7 @@ from wds_tools.grouping import OnBad, group
 from wds_tools.pieces import data_pieces, header_pieces
 from wds_tools.sample import KEY, URL, BytesLike, RawSample
 from wds_tools.sources.base import Source
-from wds_tools.tar.compressed import Decompressed, sniff
+from wds_tools.tar.compressed import Decompressed, compression
 from wds_tools.tar.feed import BufferFeed, Readable, SourceFeed, StreamFeed
 from wds_tools.tar.links import Targets
 from wds_tools.tar.notes import ShardNotes
@@ -115,11 +115,11 @@ def iter_samples(
         UnavailableError: from the source.
     """
     notes = notes if notes is not None else ShardNotes()
-    compression = _compression(source)
-    if compression is None:
+    packed = compression(source)
+    if packed is None:
         yield from _samples(Walk(SourceFeed(source), notes), link_targets(source), on_bad)
         return
-    stream = Decompressed(source, compression)
+    stream = Decompressed(source, packed)
     try:
         yield from iter_stream(stream, url=source.url, notes=notes, on_bad=on_bad, whole=stream.shows_cuts)
     finally:
@@ -154,9 +154,9 @@ def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:
     Raises:
         ShardError: as `iter_samples`, and for a compressed shard, which cannot be indexed.
     """
-    if (compression := _compression(source)) is not None:
+    if (packed := compression(source)) is not None:
         raise ShardError(
-            f"the shard is compressed ({compression}) and cannot be indexed",
+            f"the shard is compressed ({packed}) and cannot be indexed",
             url=source.url,
             cure="Reshard it without compression (`wds reshard`); pictures hardly get larger by it.",
         )
@@ -201,10 +201,6 @@ def _parse_slowly(view: memoryview, url: str, offset: int, targets: Targets | No
             cure="The index is not of this shard: index it anew with `wds index`.",
         )
     return samples[0]
-
-
-def _compression(source: Source) -> str | None:
-    return sniff(bytes(_read(source, 0, min(6, source.size()))))
 
 
 def _read(source: Source, offset: int, size: int) -> BytesLike:

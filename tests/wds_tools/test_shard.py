@@ -28,6 +28,7 @@ from wds_tools.errors import (
 )
 from wds_tools.shard import ShardNotes, iter_samples, iter_stream, link_targets, parse_sample, scan
 from wds_tools.sources.local import LocalFile
+from wds_tools.tar import member_header, padding
 from wds_tools.tar.feed import WINDOW
 
 PICTURE = bytes(range(256)) * 420  # 107,520 bytes
@@ -229,6 +230,26 @@ def test_a_shard_with_much_to_say_says_it_in_one_line(caplog: pytest.LogCaptureF
     (line,) = caplog.messages
     assert len(line) < 400
     assert "..." in line
+
+
+# Large members.
+
+
+def test_a_member_beyond_8_gib_is_passed_and_what_follows_is_in_place(tmp_path: Path) -> None:
+    size = 9 << 30
+    path = tmp_path / "large.tar"
+    small = member_header("b.cls", 1) + b"7" + padding(1)
+    for header in (member_header("a.bin", size), patched(entry("a.bin"), 124, b"\x80" + size.to_bytes(11, "big"))):
+        with path.open("wb") as file:  # with a hole: nothing of the 9 GiB lies on the disk
+            file.write(header)
+            file.seek(len(header) + size)
+            file.write(small + END)
+        with LocalFile(str(path)).open() as source:
+            offsets = scan(source).offsets.tolist()
+            assert offsets == [0, len(header) + size, len(header) + size + 1024]
+            buffer = bytearray(1024)
+            source.read_into(offsets[1], memoryview(buffer))
+        assert contents(parse_sample(buffer, url="s.tar", offset=offsets[1])) == {"__key__": "b", "cls": b"7"}
 
 
 # Empty shards.

@@ -2,33 +2,47 @@
 
 They cannot be indexed, since nothing in them can be reached without all that lies before; they stream. gzip, bzip2
 and xz end with a length or checksum of their own, so a cut is found whatever it cuts; zstandard's reader does not
-tell the end of a frame from the end of the file (`shows_cuts`). Several parts one behind the
-other are read as one. Memory is bounded by the stream's window (at most 128 MiB for zstd) and by one sample.
+tell the end of a frame from the end of the file (`shows_cuts`). Several parts one behind the other are read as one.
+Memory is bounded by the decompressor's window (at most 128 MiB for zstd) and by one sample.
 """
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
+import re
 import sys
 import zlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from wds_tools.errors import ShardError, ShardstreamError, TruncatedShardError
 from wds_tools.sources.base import Source
 
-__all__ = ["Decompressed", "sniff"]
+__all__ = ["Decompressed", "compression", "sniff"]
 
-_MAGIC = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"))
+_SNIFFED = 10
+
+_MAGIC = (
+    (re.compile(rb"\x1f\x8b\x08"), "gzip"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), "zstd"),
+    (re.compile(rb"BZh[1-9]1AY&SY"), "bzip2"),  # "BZh" alone might be a member's name
+    (re.compile(rb"\xfd7zXZ\x00"), "xz"),
+)
 _CHUNK = 1 << 18
 _MAX_ZSTD_WINDOW = 1 << 27
 
 
 def sniff(begin: bytes) -> str | None:
-    """The name of the compression that a file begins with, given its first 6 bytes; None for anything else."""
-    return next((name for magic, name in _MAGIC if begin.startswith(magic)), None)
+    """The name of the compression that a file begins with, given its first 10 bytes; None for anything else."""
+    return next((name for magic, name in _MAGIC if magic.match(begin)), None)
+
+
+def compression(source: Source) -> str | None:
+    """The name of the compression of an open shard, by its content; None for a plain tar."""
+    begin = bytearray(min(_SNIFFED, source.size()))
+    source.read_into(0, memoryview(begin))
+    return sniff(bytes(begin))
 
 
 class _Stream(Protocol):
@@ -60,7 +74,8 @@ class Decompressed:
             raise TruncatedShardError(
                 f"the {self.compression} data end too early, at byte {self._raw.tell()}",
                 url=self.url,
-                cure="The shard was cut while it was copied or written: copy it again.",
+                offset=self._raw.tell(),
+                cure="It was cut while it was copied or written: copy it again.",
             ) from error
         except _damages() as error:
             raise self._damaged(error) from error
@@ -69,42 +84,58 @@ class Decompressed:
         self._stream.close()
 
     def _open(self) -> _Stream:
-        buffered = io.BufferedReader(self._raw, _CHUNK)
-        if self.compression == "gzip":
-            return gzip.GzipFile(fileobj=buffered, mode="rb")
-        if self.compression == "bzip2":
-            return bz2.BZ2File(buffered)
-        if self.compression == "xz":
-            return lzma.LZMAFile(buffered)
-        return self._open_zstd(buffered)
-
-    def _open_zstd(self, buffered: Any) -> _Stream:
+        buffered: Any = io.BufferedReader(self._raw, _CHUNK)
         try:
-            import zstandard
+            return _OPENERS[self.compression](buffered)
         except ImportError as error:
             raise ShardError(
-                "the shard is compressed with zstd, for which Python has no decompressor before 3.14",
+                f"the shard is compressed with {self.compression}, for which this Python has no decompressor",
                 url=self.url,
-                cure="Install it (pip install 'shardstream[zstd]'), or reshard without compression.",
+                cure=f"{_CURES.get(self.compression, 'Use a Python that has it')}, or reshard without compression.",
             ) from error
-        stream: _Stream = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW).stream_reader(
-            buffered, read_across_frames=True
-        )
-        return stream
 
     def _damaged(self, error: Exception) -> ShardError:
         return ShardError(
             f"the {self.compression} data are damaged before byte {self._raw.tell()}: {error}",
             url=self.url,
+            offset=self._raw.tell(),
             cure="Copy the shard again, or make it again.",
         )
 
 
+def _gzip(stream: Any) -> _Stream:
+    return gzip.GzipFile(fileobj=stream, mode="rb")
+
+
+def _bzip2(stream: Any) -> _Stream:
+    import bz2  # Pythons are built without it where its library was missing, as with xz
+
+    return bz2.BZ2File(stream)
+
+
+def _xz(stream: Any) -> _Stream:
+    import lzma
+
+    return lzma.LZMAFile(stream)
+
+
+def _zstd(stream: Any) -> _Stream:
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW)
+    opened: _Stream = decompressor.stream_reader(stream, read_across_frames=True)
+    return opened
+
+
+_OPENERS: dict[str, Callable[[Any], _Stream]] = {"gzip": _gzip, "zstd": _zstd, "bzip2": _bzip2, "xz": _xz}
+_CURES = {"zstd": "Install it (pip install 'shardstream[zstd]')"}
+
+
 def _damages() -> tuple[type[Exception], ...]:
-    """What the decompressors raise on damage. zstandard is loaded when one of its streams is open, or not needed."""
-    zstandard = sys.modules.get("zstandard")
-    zstd = () if zstandard is None else (zstandard.ZstdError,)
-    return (OSError, ValueError, zlib.error, lzma.LZMAError, *zstd)
+    """What the decompressors raise on damage. Those of a module that is not loaded are raised by nobody."""
+    own = (("lzma", "LZMAError"), ("zstandard", "ZstdError"))
+    loaded = (getattr(sys.modules.get(module), name, None) for module, name in own)
+    return (OSError, ValueError, zlib.error, *filter(None, loaded))
 
 
 class _SourceStream(io.RawIOBase):

@@ -17,14 +17,17 @@ from typing import Protocol
 
 import numpy as np
 
+from wds_tools.errors import ShardError
 from wds_tools.sample import BytesLike
 from wds_tools.sources.base import Source
 
-__all__ = ["WINDOW", "BufferFeed", "Feed", "Readable", "SourceFeed", "StreamFeed"]
+__all__ = ["MAX_HELD", "WINDOW", "BufferFeed", "Feed", "Readable", "SourceFeed", "StreamFeed"]
 
 WINDOW = 1 << 20
+MAX_HELD = 4 << 30
 _SKIM = 4096
 _SPARE = 4
+_MAX_SPARE = 16 * WINDOW  # larger ones go back to the system when their views end
 _LINE = 64
 
 _NOTHING = memoryview(b"")
@@ -104,7 +107,11 @@ class SourceFeed:
 
 
 class StreamFeed:
-    """A feed over a stream of unknown length. Memory grows with what arrives, not with what a header declares."""
+    """A feed over a stream of unknown length.
+
+    Memory grows with what arrives, not with what a header declares, up to `MAX_HELD`: a compressed shard of a few MB
+    may hold a member of a TB of zeros.
+    """
 
     def __init__(self, stream: Readable, *, url: str = "") -> None:
         self.url = url
@@ -117,6 +124,13 @@ class StreamFeed:
     def fill(self, position: int, need: int) -> memoryview:
         while position > self._base + len(self._view) and self.size is None:
             self._next(self._base + len(self._view), 1)
+        if need > MAX_HELD:
+            raise ShardError(
+                f"a member of {need} bytes in a stream; at most {MAX_HELD} are held in memory",
+                url=self.url,
+                offset=position,
+                cure="Reshard without compression; what is not streamed may be of any size.",
+            )
         begin = position - self._base
         if begin + need > len(self._view) and self.size is None:
             self._next(position, need)
@@ -154,7 +168,8 @@ class _Spares:
                 return memoryview(buffer)[begin:]
         buffer = bytearray(length + _LINE)
         begin = -np.frombuffer(buffer, np.uint8).__array_interface__["data"][0] % _LINE
-        self._buffers = [*self._buffers[1 - _SPARE :], (buffer, begin)]
+        if length <= _MAX_SPARE:
+            self._buffers = [*self._buffers[1 - _SPARE :], (buffer, begin)]
         return memoryview(buffer)[begin:]
 
 

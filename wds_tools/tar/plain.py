@@ -29,7 +29,6 @@ Plain = tuple[str, str, int, int]
 _fields = struct.Struct("100s24x11sB12x8sB188xB").unpack_from
 _MODULUS = 65521
 _MAX_KNOWN = 1 << 16
-_NO_BASE = ("", "/")  # how a key ends that has no base name
 _ZERO, _UNDERSCORE, _SPACE = b"0_ "
 
 
@@ -82,16 +81,16 @@ def plain_members(buffer: BytesLike, begin: int, end: int) -> list[Plain]:
             data = begin + 512
             if adler32(view[begin:data]) & 0xFFFF != _sums[checksum]:
                 break
-            if prefix or (kind != _ZERO and kind) or (behind and behind != _SPACE):
+            if prefix or (behind and behind != _SPACE) or (kind != _ZERO and kind):
                 break
-            name = raw.rstrip(b"\0").decode()
+            name = raw.partition(b"\0")[0].decode()
             key, _, field = name.partition(".")
-            if "/" in field or not field or key[-1:] in _NO_BASE:  # such as "./a.jpg", "v1.0/a.jpg", "noext"
+            if "/" in field or not field or not key or key[-1] == "/":  # "./a.jpg", "v1.0/a.jpg", "noext", "d/.hidden"
                 names = split_name(name)
                 if names is None or is_litter(name):
                     break
                 key, field = names
-            if "\0" in name or (raw[0] == _UNDERSCORE and (is_metadata(name) or is_litter(name))):
+            if raw[0] == _UNDERSCORE and (is_metadata(name) or is_litter(name)):
                 break
             stop = data + int(size, 8)
             if stop < data:

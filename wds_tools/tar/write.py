@@ -17,7 +17,7 @@ from zlib import adler32
 from wds_tools.errors import KeyRefusedError
 from wds_tools.tar.headers import BLOCK
 
-__all__ = ["END", "member_header", "padding", "stored_size"]
+__all__ = ["END", "member_header", "padding"]
 
 END = bytes(2 * BLOCK)
 """What ends an archive."""
@@ -33,11 +33,6 @@ _TAIL = b"%b" + bytes(100) + b"ustar\x00" + b"00" + bytes(64) + bytes(16) + b"%b
 def padding(size: int) -> bytes:
     """The zeros that fill the last block of `size` bytes of data."""
     return bytes(-size % BLOCK)
-
-
-def stored_size(name: str, size: int) -> int:
-    """Bytes that a member takes in the archive: header, data and padding."""
-    return len(member_header(name, size)) + size + -size % BLOCK
 
 
 def member_header(name: str, size: int, *, mode: int = 0o644, mtime: int = 0) -> bytes:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wds_tools.tar.archives import Memory
-from wds_tools.tar.feed import WINDOW, BufferFeed, Feed, SourceFeed, StreamFeed
+from wds_tools.errors import ShardError
+from wds_tools.tar.feed import MAX_HELD, WINDOW, BufferFeed, Feed, SourceFeed, StreamFeed
 
 CONTENT = bytes(range(251)) * 20_000  # 5 MB that repeat at no power of two
 
@@ -86,4 +87,6 @@ def test_no_room_is_made_for_what_cannot_be_had() -> None:
     feed = SourceFeed(Memory(CONTENT))
     assert len(feed.fill(0, 1 << 60)) == WINDOW
     stream = StreamFeed(io.BytesIO(CONTENT))
-    assert len(stream.fill(0, 1 << 60)) == len(CONTENT)
+    assert len(stream.fill(0, MAX_HELD)) == len(CONTENT)
+    with pytest.raises(ShardError, match="held in memory"):
+        StreamFeed(io.BytesIO(CONTENT)).fill(0, MAX_HELD + 1)

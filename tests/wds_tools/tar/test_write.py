@@ -13,7 +13,7 @@ from wds_tools.errors import KeyRefusedError
 from wds_tools.tar.feed import BufferFeed
 from wds_tools.tar.notes import ShardNotes
 from wds_tools.tar.walk import Member, Walk
-from wds_tools.tar.write import END, member_header, padding, stored_size
+from wds_tools.tar.write import END, member_header, padding
 
 GIB = 1 << 30
 BYTES = st.binary(min_size=1, max_size=130).filter(lambda raw: 0 not in raw)
@@ -110,11 +110,6 @@ def test_padding_fills_the_last_block(size: int) -> None:
     assert (size + len(padding(size))) % 512 == 0
     assert len(padding(size)) < 512
     assert padding(size) == bytes(len(padding(size)))
-
-
-@pytest.mark.parametrize(("name", "size"), [("a", 0), ("a", 513), ("n" * 200, 512)])
-def test_the_stored_size_is_header_data_and_padding(name: str, size: int) -> None:
-    assert stored_size(name, size) == len(member_header(name, size) + bytes(size) + padding(size))
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
