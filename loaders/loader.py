@@ -211,8 +211,7 @@ class ShardLoader:
         if session.plan.batches(session.global_batch, position=self._cursor.position) == 0:
             # A state with less left than one batch of the size in use now: there is no empty epoch.
             self._cursor = Cursor(self._cursor.epoch + 1, 0)
-        self._broken_off, self._loaded = True, False
-        self._iteration += 1
+        self._iteration += 1  # and no more: frameworks ask for an iterator, and for another before they take a batch
         return self._iterate(session, self._iteration)
 
     def _iterate(self, session: Session, iteration: int) -> Iterator[Any]:
@@ -226,7 +225,7 @@ class ShardLoader:
             job = session.take(self._cursor)
             self._cursor = job.after
             last = job.last
-            self._broken_off = not last
+            self._broken_off, self._loaded = not last, False
             batch = self._present(job.batch)
             del job  # or this frame would keep the batch's memory while the caller has let it go
             yield batch
