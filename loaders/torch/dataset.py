@@ -173,14 +173,17 @@ class ShardDataset(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         check_caller()
-        info = get_worker_info()
-        worker, workers, seed = (info.id, info.num_workers, info.seed - info.id) if info else (0, 0, self._times)
-        begun = self._epochs.begin(worker=worker, workers=workers, seed=seed, times=self._times)
-        self._times += 1
+        begun = self._count()
         session = self._begin(begun)
         cursor = _cursor(begun, session.plan, session.global_batch)
-        self._current = batches = _Batches(self, session, cursor, begun.number, worker=worker, workers=workers)
+        self._current = batches = _Batches(self, session, cursor, begun.number)
         return batches
+
+    def _count(self) -> Begun:
+        info = get_worker_info()
+        worker, workers, seed = (info.id, info.num_workers, info.seed - info.id) if info else (0, 0, 0)
+        self._times += 1
+        return self._epochs.begin(worker=worker, workers=workers, seed=seed, times=self._times)
 
     def _begin(self, begun: Begun) -> Session:
         worker = get_worker_info() is not None
@@ -204,14 +207,7 @@ class ShardDataset(IterableDataset[Any]):
     def rebase(self, cursor: Cursor) -> None:
         """The iteration that this process has just begun is this one; what is begun next is its successor."""
         self._epochs.move(cursor.epoch, cursor.position)
-        info = get_worker_info()
-        self._times += 1
-        self._epochs.begin(
-            worker=info.id if info else 0,
-            workers=info.num_workers if info else 0,
-            seed=info.seed - info.id if info else 0,
-            times=self._times,
-        )
+        self._count()
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Where the run stands: the state of `ShardLoader`, which either can load.
@@ -292,16 +288,15 @@ def _cursor(begun: Begun, plan: AnyPlan, global_batch: int) -> Cursor:
 class _Batches:
     """One iteration in one process. Its two state methods are what StatefulDataLoader calls in each worker."""
 
-    def __init__(
-        self, dataset: ShardDataset, session: Session, cursor: Cursor, number: int, *, worker: int, workers: int
-    ) -> None:
+    def __init__(self, dataset: ShardDataset, session: Session, cursor: Cursor, number: int) -> None:
+        info = get_worker_info()
+        self._worker, self._workers = (info.id, info.num_workers) if info else (0, 0)
         self.process = os.getpid()
         self.number = number
         self.taken = 0
         self._dataset = dataset
         self._session = session
         self._cursor = cursor
-        self._worker, self._workers = worker, workers
         self._start()
 
     def _start(self) -> None:
