@@ -137,7 +137,7 @@ class Plan:
         return ()
 
     def epoch(self, epoch: int) -> Order:
-        """The order of one epoch. With ten million blocks 0.5 s and 80 MB, else less."""
+        """The order of one epoch. With ten million blocks 0.7 s and 40 MB that stay, else less."""
         return Order(self, epoch)
 
 
@@ -174,13 +174,43 @@ class _Blocks:
         shards = np.searchsorted(self.firsts, blocks, side="right") - 1
         return self.starts[shards] + (blocks - self.firsts[shards]) * self.size
 
-    def lengths(self) -> npt.NDArray[np.uint32]:
-        """Samples of every block: `size`, less for the last of each shard."""
-        lengths = np.full(self.count, self.size, dtype=np.uint32)
+    def short(self) -> tuple[Ints, Ints]:
+        """The blocks that have less than `size` samples, some shards' last, and how many they lack."""
         counts = np.diff(self.starts)
-        filled = counts > 0
-        lengths[self.firsts[1:][filled] - 1] = (counts[filled] - 1) % self.size + 1
-        return lengths
+        lacking = -counts % self.size
+        short = lacking > 0
+        return self.firsts[1:][short] - 1, lacking[short]
+
+
+class _Line:
+    """Where in the line each block ends: i blocks hold i * size samples, but for what the short ones lack.
+
+    There are at most as many short blocks as shards, so that no array is as long as the line: 20 million samples in ten
+    million blocks are laid out in 0.1 s where a running sum over all blocks took 0.4 s, and 40 MB.
+    """
+
+    def __init__(self, blocks: _Blocks, line: npt.NDArray[np.int64] | npt.NDArray[np.uint32]) -> None:
+        self._size = blocks.size
+        short, lacking = blocks.short()
+        lack = np.zeros(blocks.count if len(short) else 0, dtype=bool)
+        lack[short] = True
+        self._at = np.flatnonzero(lack[line]) if len(short) else np.zeros(0, dtype=np.int64)
+        lacks = lacking[np.searchsorted(short, line[self._at])]
+        self._lacked = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lacks)))  # before each stretch
+        # A stretch is what lies from behind one short block up to and with the next.
+        self._begins = np.concatenate((np.zeros(1, dtype=np.int64), self._at + 1))
+        self._starts = self._begins * self._size - self._lacked
+
+    def begins(self, blocks: Ints) -> Ints:
+        """Samples before the block with this number in the line; before number i + 1, those up to the end of i."""
+        begins: Ints = blocks * self._size - self._lacked[np.searchsorted(self._at, blocks, side="left")]
+        return begins
+
+    def blocks(self, at: Ints) -> Ints:
+        """The number in the line of the block that each place lies in."""
+        stretch = np.searchsorted(self._starts, at, side="right") - 1
+        found: Ints = self._begins[stretch] + (at - self._starts[stretch]) // self._size
+        return found
 
 
 @dataclass(eq=False)
@@ -205,9 +235,7 @@ class Order:
         plan, n = self.plan, self.plan.samples
         self._blocks = _Blocks(plan.counts, plan.block)
         self._line = permutation(self._blocks.count, key_of(plan.seed, self.epoch, Purpose.BLOCKS))
-        if plan.block > 1:
-            width = np.uint32 if n < 1 << 32 else np.int64
-            self._ends = np.cumsum(self._blocks.lengths()[self._line], dtype=width)
+        self._ends = _Line(self._blocks, self._line)
         lanes = np.arange(plan.lanes, dtype=np.int64)
         short, longer = divmod(n, plan.lanes)
         self._cuts = lanes * short + np.minimum(lanes, longer)
@@ -255,18 +283,15 @@ class Order:
 
     def _piece(self, cuts: Ints, at: Ints) -> tuple[Ints, Ints]:
         """The block (its number in the line) of each place, and where in the line the piece of it begins."""
-        blocks = np.searchsorted(self._ends, at.astype(self._ends.dtype), side="right")
-        return blocks, np.maximum(self._block_begin(blocks), self._cuts[cuts])
-
-    def _block_begin(self, blocks: Ints) -> Ints:
-        return self._ends[blocks - 1].astype(np.int64) * (blocks > 0)
+        blocks = self._ends.blocks(at)
+        return blocks, np.maximum(self._ends.begins(blocks), self._cuts[cuts])
 
     def _piece_end(self, cuts: Ints, blocks: Ints) -> Ints:
         short, longer = divmod(self.plan.samples, self.plan.lanes)
-        return np.minimum(self._ends[blocks].astype(np.int64), self._cuts[cuts] + short + (cuts < longer))
+        return np.minimum(self._ends.begins(blocks + 1), self._cuts[cuts] + short + (cuts < longer))
 
     def _first_sample(self, blocks: Ints, begin: Ints) -> Ints:
-        return self._blocks.sample_of(self._line[blocks].astype(np.int64)) + begin - self._block_begin(blocks)
+        return self._blocks.sample_of(self._line[blocks].astype(np.int64)) + begin - self._ends.begins(blocks)
 
     def _inside(self, lanes: Ints, cuts: Ints, blocks: Ints, begin: Ints, at: Ints) -> Ints:
         result = np.empty_like(at)

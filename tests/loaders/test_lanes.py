@@ -21,7 +21,7 @@ def test_so_many_ranks_read_from_a_block(lanes: int, block: int, world: int, cou
     positions = np.arange(plan.samples)
     blocks = plan.epoch(0).samples(positions) // block
     lane_and_block = positions % lanes + lanes * blocks  # a block that lies across a cut is two pieces
-    ranks = {int(piece): set() for piece in lane_and_block}
+    ranks: dict[int, set[int]] = {int(piece): set() for piece in lane_and_block}
     for piece, rank in zip(lane_and_block.tolist(), (positions % world).tolist(), strict=True):
         ranks[piece].add(rank)
     assert max(map(len, ranks.values())) <= ranks_per_block(lanes=lanes, block=block, world_size=world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,14 @@ def test_each_number_once(n: int, key: tuple[int, int]) -> None:
 
 def test_keys_differ() -> None:
     assert len({tuple(permutation(50, key).tolist()) for key in ((0, 0), (1, 0), (0, 1), (1, 1))}) == 4
+
+
+@pytest.mark.parametrize("n", [2, 100, 65_537, 262_144, 262_145, 600_001])
+def test_it_is_the_order_of_raw_draws_however_it_is_sorted(n: int) -> None:
+    draws = np.random.Philox(key=np.array((7, n), dtype=np.uint64)).random_raw(n)
+    low = np.uint64((1 << (n - 1).bit_length()) - 1)
+    expected = np.lexsort((np.arange(n), draws & ~low))
+    assert np.array_equal(permutation(n, (7, n)), expected)
 
 
 def test_numbers_are_pinned() -> None:

@@ -7,6 +7,7 @@ pickle is a path, a range and a length. The file holds plain `.npy`, so numpy an
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,19 @@ class Offsets:
         path: the mapped file, None where the array lies in memory (and in the pickle).
     """
 
-    __slots__ = ("_begin", "_total", "array", "path")
+    __slots__ = ("_begin", "_mapping", "_total", "array", "path")
 
-    def __init__(self, array: OffsetArray, *, path: str | None = None, begin: int = 0, total: int = 0) -> None:
+    def __init__(
+        self,
+        array: OffsetArray,
+        *,
+        path: str | None = None,
+        begin: int = 0,
+        total: int = 0,
+        mapping: mmap.mmap | None = None,
+    ) -> None:
         self.array = array
+        self._mapping = mapping
         self.array.flags.writeable = False
         self.path = path
         self._begin = begin
@@ -44,7 +54,21 @@ class Offsets:
 
     def __getitem__(self, part: slice) -> Offsets:
         begin, end, _ = part.indices(len(self))
-        return Offsets(self.array[begin:end], path=self.path, begin=self._begin + begin, total=self._total)
+        return Offsets(
+            self.array[begin:end],
+            path=self.path,
+            begin=self._begin + begin,
+            total=self._total,
+            mapping=self._mapping,
+        )
+
+    def forget(self) -> None:
+        """Give back the pages that were looked at; they stay in the page cache, and come again when they are needed.
+
+        A look at both ends of each of 20,000 shards brings all 160 MB of 20 million samples into the process.
+        """
+        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.madvise(mmap.MADV_DONTNEED)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
@@ -76,7 +100,8 @@ def map_offsets(path: str, *, length: int) -> Offsets:
     if len(array) != length:
         raise StaleIndexError(f"the offsets file holds {len(array):,} numbers, {length:,} expected", url=path)
     # As a plain array: slices and look-ups of np.memmap cost twice as much. The base keeps the mapping alive.
-    return Offsets(array.view(np.ndarray), path=str(Path(path).absolute()), total=length)
+    mapping = getattr(array, "_mmap", None)
+    return Offsets(array.view(np.ndarray), path=str(Path(path).absolute()), total=length, mapping=mapping)
 
 
 def write_offsets(path: Path, rows: Iterable[OffsetArray], *, length: int, durable: bool = True) -> None:

@@ -118,6 +118,7 @@ def _mapped(listing: Listing) -> Part:
     offsets = map_offsets(listing.offsets, length=int(counts.sum()) + len(counts))
     begins = _begins(counts)
     first, last = offsets.array[begins], offsets.array[begins + counts]
+    offsets.forget()
     bad = (first > last) | ((first == last) & (counts > 0)) | (last > sizes.astype(np.uint64))
     if bad.any():
         at = int(np.flatnonzero(bad)[0])

@@ -70,3 +70,29 @@ def test_other_files_are_refused(path: Path, tmp_path: Path) -> None:
         (tmp_path / "cut.npy").write_bytes(whole[:cut])
         with pytest.raises(StaleIndexError, match="damaged"):
             map_offsets(str(tmp_path / "cut.npy"), length=1000)
+
+
+def _resident_pages(path: Path) -> int:
+    """KB of a mapped file that this process has looked at."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.endswith(str(path)))
+    return next(int(line.split()[1]) for line in lines[at:] if line.startswith("Rss:"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux says what is resident")
+def test_what_was_looked_at_is_forgotten_and_comes_again(tmp_path: Path) -> None:
+    path, row = tmp_path / "large.offsets.npy", np.arange(1 << 18, dtype=np.uint64)
+    write_offsets(path, [row], length=len(row))
+    mapped = map_offsets(str(path), length=len(row))
+    part = mapped[100 : 1 << 18]
+    assert int(part.array.sum()) == int(row[100:].sum())
+    assert _resident_pages(path) > 1000
+    part.forget()
+    assert _resident_pages(path) < 100
+    assert np.array_equal(part.array, row[100:])
+
+
+def test_a_row_in_memory_has_nothing_to_forget() -> None:
+    held = Offsets(np.arange(10, dtype=np.uint64))
+    held.forget()
+    assert held.array.tolist() == list(range(10))
