@@ -1,5 +1,7 @@
 """Addresses as text: schemes, file urls, braces, relative to a listing, names of shards."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,3 +154,8 @@ def test_unfinished_names_and_listings() -> None:
     assert addresses.is_listing("d/dataset.json")
     assert addresses.is_listing("https://h/dataset.json?sig=x.tar")
     assert not addresses.is_listing("https://h/x.tar?next=dataset.json")
+
+
+@given(st.lists(st.sampled_from(["/", ".", "..", "//", "a", "b c", "x.tar"]), min_size=1, max_size=8).map("".join))
+def test_paths_are_made_absolute_as_the_system_does(path: str) -> None:
+    assert addresses.absolute(path) == os.path.abspath(path)
