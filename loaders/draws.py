@@ -40,6 +40,8 @@ class Purpose(enum.IntEnum):
     AUGMENT = 3
     MIX = 4
     BALANCE = 5
+    STREAM_SHARDS = 6
+    STREAM_BUFFER = 7
 
 
 def key_of(seed: int, epoch: int, purpose: Purpose) -> tuple[int, int]:

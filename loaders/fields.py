@@ -43,6 +43,13 @@ class FieldSpec:
         """Whether the column holds pictures."""
         return self.alternatives[0] not in SPECIAL and codec.kind_of(self.alternatives[0]) == "picture"
 
+    @property
+    def slab_shape(self) -> tuple[int, int, int] | None:
+        """(height, width, 3) of pictures that are decoded straight into the batch's memory; None for other columns."""
+        if self.optional or self.image is None or isinstance(self.image, Mask):
+            return None
+        return (*self.image.shape, 3)
+
     def empty(self, leader: Geometry | None) -> Any:
         """The column of a batch without samples; `leader` is what masks follow."""
         if self.optional or self.alternatives[0] in SPECIAL:

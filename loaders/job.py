@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from loaders.batch import batch_of, column
 from loaders.selection import AnyOrder
-from wds_tools.errors import BatchError, UsageError
+from wds_tools.errors import BatchError, ShardstreamError, UsageError
+from wds_tools.sample import KEY, URL
 
-__all__ = ["BatchJob", "Cursor"]
+__all__ = ["Assembly", "BatchJob", "Cursor", "transformed"]
 
 CHUNK = 16
 
@@ -27,13 +28,10 @@ class Cursor:
 
 
 @dataclass(eq=False, kw_only=True)
-class BatchJob:
-    """A batch being made.
+class Assembly:
+    """A batch being made, whatever its samples come from.
 
     Attributes:
-        order: the epoch it belongs to.
-        positions: int64 (n,).
-        samples: the planned sample of each slot, int64 (n,).
         draws: uniform numbers of each slot, (n, k) float64, or None where nothing is random.
         valid: bool (n,), False where the tail repeats a sample or a bad one was replaced.
         mark_valid: whether the batch has `valid` as its last element.
@@ -44,11 +42,9 @@ class BatchJob:
         collate: makes the batch of the list of samples, or None.
         after: where the run stands when this batch has been handed out.
         last: the epoch ends with it.
+        slots: samples in the batch, as planned.
     """
 
-    order: AnyOrder
-    positions: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
     draws: npt.NDArray[np.float64] | None
     valid: npt.NDArray[np.bool_]
     mark_valid: bool
@@ -62,18 +58,15 @@ class BatchJob:
     chunk: int = CHUNK
     error: BaseException | None = None
     batch: Any = None
+    slots: int = field(init=False)
     values: list[Any] = field(init=False)
     keys: list[str | None] = field(init=False)
     dropped: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.slots = len(self.valid)
         self.values = [None] * self.slots
         self.keys = [None] * self.slots
-
-    @property
-    def slots(self) -> int:
-        """Samples in the batch, as planned."""
-        return len(self.samples)
 
     def finish(self) -> None:
         """Make the batch of its samples. Bad slots that nothing replaced are left out."""
@@ -131,3 +124,51 @@ class BatchJob:
         if self.mark_valid:
             return batch_of((*names, "valid"), [*columns, self.valid])
         return batch_of(names, columns)
+
+
+@dataclass(eq=False, kw_only=True)
+class BatchJob(Assembly):
+    """A batch of samples that a plan names.
+
+    Attributes:
+        order: the epoch it belongs to.
+        positions: int64 (n,).
+        samples: the planned sample of each slot, int64 (n,).
+    """
+
+    order: AnyOrder
+    positions: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64]
+
+
+def transformed(
+    transform: Callable[[dict[str, Any]], dict[str, Any]] | None,
+    names: Sequence[str],
+    values: Sequence[Any],
+    *,
+    key: str,
+    url: str,
+) -> dict[str, Any]:
+    """A decoded sample as the dict that transform and collate see, transformed if there is a transform.
+
+    Raises:
+        UsageError: the transform returned no dict. Its own errors pass, with the sample's name added.
+    """
+    sample = {KEY: key, URL: url, **dict(zip(names, values, strict=True))}
+    if transform is None:
+        return sample
+    try:
+        changed = transform(sample)
+    except ShardstreamError as error:
+        raise error.at(url=url, key=key) from error.__cause__
+    except Exception as error:
+        error.add_note(f"in transform= for the sample {key!a} of {url}")
+        raise
+    if not isinstance(changed, dict):
+        raise UsageError(
+            f"transform returned {type(changed).__name__}, expected the sample as a dict",
+            url=url,
+            key=key,
+            cure="Return the dict that transform was given, changed as you like.",
+        )
+    return changed

@@ -23,7 +23,7 @@ from loaders.crops import DRAW_STEPS, Geometry, Mask
 from loaders.decode import SampleDecoder
 from loaders.engine import Engine
 from loaders.fields import FieldSpec
-from loaders.job import CHUNK, BatchJob, Cursor
+from loaders.job import CHUNK, BatchJob, Cursor, transformed
 from loaders.plan import share
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, OnError, Quarantine, read_exclude
 from loaders.read import Encoded, Reading, SampleReader, Scratch
@@ -33,7 +33,7 @@ from loaders.stats import Stats
 from wds_tools.dataset import Dataset
 from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
 from wds_tools.pictures.options import Pictures
-from wds_tools.sample import KEY, URL
+from wds_tools.sample import KEY
 
 __all__ = ["Recipe", "Session"]
 
@@ -238,9 +238,8 @@ class Session:
         return job
 
     def _slab(self, spec: FieldSpec, slots: int) -> npt.NDArray[np.uint8] | None:
-        if spec.optional or spec.image is None or isinstance(spec.image, Mask) or slots == 0:
-            return None
-        return self.slabs.take((slots, *spec.image.shape, 3))
+        shape = spec.slab_shape
+        return self.slabs.take((slots, *shape)) if shape is not None and slots else None
 
     # What follows runs in the decode threads.
 
@@ -287,27 +286,10 @@ class Session:
             values = worker.decoder.values(raw, row, slots)
         except ShardstreamError as error:
             raise error.at(url=url, offset=offset) from error.__cause__
-        job.values[slot] = self._transformed(job, values, raw[KEY], url) if job.transformed else values
-
-    def _transformed(self, job: BatchJob, values: list[Any], key: str, url: str) -> dict[str, Any]:
-        sample = {KEY: key, URL: url, **dict(zip(job.names, values, strict=True))}
-        if self.recipe.transform is None:
-            return sample
-        try:
-            changed = self.recipe.transform(sample)
-        except ShardstreamError as error:
-            raise error.at(url=url, key=key) from error.__cause__
-        except Exception as error:
-            error.add_note(f"in transform= for the sample {key!a} of {url}")
-            raise
-        if not isinstance(changed, dict):
-            raise UsageError(
-                f"transform returned {type(changed).__name__}, expected the sample as a dict",
-                url=url,
-                key=key,
-                cure="Return the dict that transform was given, changed as you like.",
-            )
-        return changed
+        transform = self.recipe.transform
+        job.values[slot] = (
+            transformed(transform, job.names, values, key=raw[KEY], url=url) if job.transformed else values
+        )
 
     def _replace(
         self, job: BatchJob, slot: int, error: DataError | None, row: Sequence[float], worker: _Worker

@@ -158,7 +158,8 @@ def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:
         raise ShardError(
             f"the shard is compressed ({packed}) and cannot be indexed",
             url=source.url,
-            cure="Reshard it without compression (`wds reshard`); pictures hardly get larger by it.",
+            cure="Reshard it without compression (`wds reshard`), which hardly makes pictures larger; or stream it "
+            "with loaders.StreamLoader.",
         )
     notes = notes if notes is not None else ShardNotes()
     steps = Walk(SourceFeed(source, skim=True), notes)

@@ -101,7 +101,11 @@ def _expand_text(text: str) -> Iterator[Place]:
     if not text.strip():
         raise NoShardsError("an empty url")
     if text.startswith("pipe:"):
-        raise UsageError("commands in place of a url are not run", url=text, cure="Copy the shards to a local disk")
+        raise UsageError(
+            "commands in place of a url are not run here",
+            url=text,
+            cure="Copy the shards to a local disk, or stream them: loaders.StreamLoader(..., allow_pipe=True)",
+        )
     kind = addresses.scheme(text)
     if kind is None and os.path.exists(text):
         yield from _expand_path(text)

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from wds_tools.errors import ShardError, ShardstreamError, TruncatedShardError
 from wds_tools.sources.base import Source
 
-__all__ = ["Decompressed", "compression", "sniff"]
+__all__ = ["SNIFFED", "Arriving", "Decompressed", "compression", "sniff"]
 
-_SNIFFED = 10
+SNIFFED = 10
 
 _MAGIC = (
     (re.compile(rb"\x1f\x8b\x08"), "gzip"),
@@ -34,13 +34,13 @@ _MAX_ZSTD_WINDOW = 1 << 27
 
 
 def sniff(begin: bytes) -> str | None:
-    """The name of the compression that a file begins with, given its first 10 bytes; None for anything else."""
+    """The name of the compression that a file begins with, given its first `SNIFFED` bytes; None for anything else."""
     return next((name for magic, name in _MAGIC if magic.match(begin)), None)
 
 
 def compression(source: Source) -> str | None:
     """The name of the compression of an open shard, by its content; None for a plain tar."""
-    begin = bytearray(min(_SNIFFED, source.size()))
+    begin = bytearray(min(SNIFFED, source.size()))
     source.read_into(0, memoryview(begin))
     return sniff(bytes(begin))
 
@@ -50,19 +50,25 @@ class _Stream(Protocol):
     def close(self) -> None: ...
 
 
+class Arriving(io.RawIOBase):
+    """The base of what comes as a stream, as from a pipe, where there is no source; `tell` counts the bytes."""
+
+    url: str = ""
+
+
 class Decompressed:
-    """What a compressed source holds, as a stream.
+    """What a compressed source, or a compressed stream of bytes, holds, as a stream.
 
     Raises (from readinto):
         TruncatedShardError: the compressed data end too early.
         ShardError: they are damaged, or no decompressor is installed.
     """
 
-    def __init__(self, source: Source, compression: str) -> None:
+    def __init__(self, source: Source | Arriving, compression: str) -> None:
         self.url = source.url
         self.compression = compression
         self.shows_cuts = compression != "zstd"
-        self._raw = _SourceStream(source)
+        self._raw = source if isinstance(source, Arriving) else _SourceStream(source)
         self._stream = self._open()
 
     def readinto(self, buffer: memoryview, /) -> int:
