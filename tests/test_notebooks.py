@@ -30,6 +30,7 @@ import pytest
 
 HERE = Path(__file__).parent
 NOTEBOOKS = sorted((HERE.parent / "notebooks").glob("*.ipynb"))
+MARK = "# <- your own data: change this line"
 MOST_BYTES = 600_000
 """Of a notebook with its outputs, so that a clone stays small and a web page of it loads at once."""
 
@@ -124,6 +125,35 @@ def test_shows_what_it_does(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @every_notebook
+def test_runs_on_other_data_when_one_line_is_changed(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the notebooks draw; pip install 'shardstream[notebooks]'")
+    from tests.builders import picture, write_shard
+
+    pictures = {f"{'ab'[number % 2]}/deep/{number:03d}": picture(number, form="PNG") for number in range(60)}
+    for key, data in pictures.items():
+        file = tmp_path / "pictures" / f"{key}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    write_shard(tmp_path / "shards" / "s.tar", [(key, {"png": data, "cls": b"1"}) for key, data in pictures.items()])
+    (line,) = [line for cell in code_cells(json.loads(path.read_text())) for line in marked(cell)]
+    own = tmp_path / line.split(" = ")[0]
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", __file__, path, tmp_path / "results.json", own],
+        env=environment(tmp_path),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def marked(cell: dict[str, Any]) -> list[str]:
+    """The lines that a user changes."""
+    return [line for line in source(cell).splitlines() if line.endswith(MARK)]
+
+
+@pytest.mark.long
+@every_notebook
 def test_shows_the_same_in_a_kernel(path: Path, tmp_path: Path) -> None:
     reason = "a kernel is needed; pip install 'shardstream[notebooks]'"
     pytest.importorskip("nbclient", reason=reason)
@@ -145,8 +175,11 @@ def test_shows_the_same_in_a_kernel(path: Path, tmp_path: Path) -> None:
     assert [each.name for each in notebooks.iterdir()] == [path.name], "the notebook leaves files behind"
 
 
-def run_plainly(path: Path) -> list[tuple[str, int]]:
-    """Run a notebook's code in this process. Returns what each cell printed and how many figures it left."""
+def run_plainly(path: Path, own: str | None = None) -> list[tuple[str, int]]:
+    """Run a notebook's code in this process, on the user's `own` data if given.
+
+    Returns what each cell printed and how many figures it left.
+    """
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
@@ -155,6 +188,8 @@ def run_plainly(path: Path) -> list[tuple[str, int]]:
     results = []
     for number, cell in enumerate(code_cells(json.loads(path.read_text())), start=1):
         lines = ["" if line.startswith("%") else line for line in source(cell).splitlines()]  # magics are for kernels
+        if own is not None:
+            lines = [f"{line.split(' = ')[0]} = Path({own!r})" if line.endswith(MARK) else line for line in lines]
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             run_cell("\n".join(lines), f"<cell {number} of {path.name}>", names)
@@ -175,4 +210,4 @@ def run_cell(code: str, name: str, names: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(run_plainly(Path(sys.argv[1]))))
+    Path(sys.argv[2]).write_text(json.dumps(run_plainly(Path(sys.argv[1]), *sys.argv[3:])))
