@@ -5,8 +5,10 @@ loaders.torch.ShardLoader    torch batches
 loaders.samples              raw samples, one after the other
 loaders.open                 random access
 loaders.mix                  several datasets as one, in stated proportions
+loaders.balanced             one dataset, rare classes more often
 """
 
+from loaders.balance import balanced
 from loaders.crops import CenterCrop, Mask, RandomResizedCrop, Resize
 from loaders.loader import ShardLoader
 from loaders.mix import mix
@@ -23,6 +25,7 @@ __all__ = [
     "Reading",
     "Resize",
     "ShardLoader",
+    "balanced",
     "mix",
     "open",
     "samples",
