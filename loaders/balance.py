@@ -37,6 +37,8 @@ __all__ = ["Balanced", "BalancedOrder", "BalancedPlan", "Weights", "balanced", "
 
 Weights: TypeAlias = Literal["inverse", "sqrt"] | Mapping[Label, float]
 
+_STEP = 1 << 20
+
 log = logging.getLogger(__name__)
 
 
@@ -216,11 +218,11 @@ class BalancedPlan:
         """Nothing: the dataset is one."""
         return self.base.progress(epoch, position)
 
-    def copies(self, epoch: int) -> Ints:
-        """How often each sample comes in an epoch, int64 (N,)."""
+    def copies(self, epoch: int) -> npt.NDArray[np.int32]:
+        """How often each sample comes in an epoch, int32 (N,)."""
         counts = self.labels.counts
         each, more = np.divmod(self.totals, np.maximum(counts, 1))
-        copies: Ints = np.append(each, 1)[self.labels.codes]  # the last is what a code of -1 looks up
+        copies = np.append(each, 1).astype(np.int32)[self.labels.codes]  # the last is what a code of -1 looks up
         copies[self._chosen(epoch, counts, more)] += 1
         return copies
 
@@ -231,10 +233,12 @@ class BalancedPlan:
         mask = (np.uint64(1) << index_bits) - np.uint64(1)
         # One sort of (class, draw, index) in a word, as in `permutation`: all different, so that any sort agrees.
         keys = np.random.Philox(key=np.array(key_of(self.seed, epoch, Purpose.BALANCE), np.uint64)).random_raw(n)
-        keys >>= class_bits
-        keys &= ~mask
-        keys |= np.arange(n, dtype=np.uint64)
-        keys |= (self.labels.codes + 1).astype(np.uint64) << (np.uint64(64) - class_bits)
+        for begin in range(0, n, _STEP):  # in place and in steps: 8 bytes a sample in all
+            part = keys[begin : begin + _STEP]
+            part >>= class_bits
+            part &= ~mask
+            part |= np.arange(begin, begin + len(part), dtype=np.uint64)
+            part |= (self.labels.codes[begin : begin + _STEP] + 1).astype(np.uint64) << (np.uint64(64) - class_bits)
         keys.sort()
         begins = n - counts.sum() + np.cumsum(counts) - counts  # behind those without a label
         places = np.repeat(begins - (np.cumsum(more) - more), more) + np.arange(more.sum())

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -27,12 +28,16 @@ from wds_tools.atomic import write_atomic
 from wds_tools.dataset import Dataset
 from wds_tools.errors import DataError, SampleError, ShardstreamError, UsageError
 from wds_tools.index.cache import default_cache_dir
-from wds_tools.names import split_name
+from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.shard import link_targets, parse_sample
 from wds_tools.sources.base import Source
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
-from wds_tools.tar.walk import walk_source
+from wds_tools.tar.feed import SourceFeed
+from wds_tools.tar.headers import BLOCK
+from wds_tools.tar.notes import ShardNotes
+from wds_tools.tar.plain import plain_members
+from wds_tools.tar.walk import Member, Walk
 
 __all__ = ["Label", "Labels", "read_labels"]
 
@@ -113,8 +118,9 @@ def _of_shard(dataset: Dataset, shard: int, field: str) -> Labels:
     if len(firsts):
         with open_source(dataset.urls[shard]) as source:
             dataset.check_shard(shard, source)
+            begins = firsts.tolist()
             for header, data in _field_data(source, field):
-                sample = int(np.searchsorted(firsts, header, side="right")) - 1
+                sample = bisect_right(begins, header) - 1
                 if data is None:
                     data = _linked(source, dataset.locate([dataset.starts[shard] + sample]), field)  # noqa: PLW2901
                 if data not in known:
@@ -126,23 +132,45 @@ def _of_shard(dataset: Dataset, shard: int, field: str) -> Labels:
 
 def _field_data(source: Source, field: str) -> Iterator[tuple[int, bytes | None]]:
     """Where each member with the field begins, and its content; None for a link."""
-    for member in walk_source(source):
-        names = split_name(member.name)
-        if names is None or names[1] != field:
+    steps = Walk(SourceFeed(source, skim=True), ShardNotes())
+    while True:
+        begin = steps.position
+        window = steps.feed.fill(begin, BLOCK)
+        found = plain_members(window, 0, len(window))
+        if not found:
+            member = steps.next()
+            if member is None:
+                return
+            yield from _unusual(source, member, field)
             continue
-        if member.kind == "file" and member.size <= _LONGEST:
-            content = bytearray(member.size)
-            source.read_into(member.data, memoryview(content))
-            yield member.header, bytes(content)
-        elif member.kind in ("link", "symlink"):
-            yield member.header, None
+        steps.position = begin + (found[-1][3] + BLOCK - 1 & -BLOCK)
+        for _, name, data, stop in found:
+            if name == field and stop - data <= _LONGEST:
+                inside = stop <= len(window)
+                content = bytes(window[data:stop]) if inside else _content(source, begin + data, stop - data)
+                yield begin + data - BLOCK, content
+
+
+def _unusual(source: Source, member: Member, field: str) -> Iterator[tuple[int, bytes | None]]:
+    names = split_name(member.name)
+    if names is None or names[1] != field or is_metadata(member.name) or is_litter(member.name):
+        return
+    if member.kind == "file" and member.size <= _LONGEST:
+        yield member.header, _content(source, member.data, member.size)
+    elif member.kind in ("link", "symlink"):
+        yield member.header, None
+
+
+def _content(source: Source, offset: int, size: int) -> bytes:
+    content = bytearray(size)
+    source.read_into(offset, memoryview(content))
+    return bytes(content)
 
 
 def _linked(source: Source, place: tuple[Any, Any, Any], field: str) -> bytes:
     """What the field is by the reader's rules; nothing where that fails."""
     begin, end = int(place[1][0]), int(place[2][0])
-    content = bytearray(end - begin)
-    source.read_into(begin, memoryview(content))
+    content = _content(source, begin, end - begin)
     try:
         sample = parse_sample(content, url=source.url, offset=begin, targets=link_targets(source))
     except DataError:
