@@ -154,6 +154,23 @@ def test_the_hot_path_takes_every_spelling_of_names() -> None:
     ]
 
 
+@pytest.mark.parametrize("place", [0, 3, 120, 130, 148, 160, 260, 511])
+def test_every_header_is_checked_by_its_checksum(place: int) -> None:
+    content = bytearray(archive([("a.jpg", b"x"), ("b.jpg", b"y"), ("c.jpg", b"z")]))
+    content[1024 + place] ^= 1
+    for read_it in (read, _parsed):
+        with pytest.raises(HeaderError, match="checksum") as caught:
+            read_it(bytes(content))
+        assert caught.value.offset == 1024
+
+
+def test_a_negative_size_is_an_error_and_no_way_back() -> None:
+    content = entry("a.jpg", b"x") + patched(entry("b.jpg", b"y"), 124, b"-0000002000\0") + END
+    for read_it in (read, _parsed):
+        with pytest.raises(HeaderError, match="size"):
+            read_it(content)
+
+
 def test_an_index_of_another_shard_is_said_to_be_one() -> None:
     two = archive([("a.jpg", b"x"), ("b.jpg", b"y")])
     with pytest.raises(StaleIndexError, match=r"found 2 \('a', 'b'") as caught:

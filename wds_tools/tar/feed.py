@@ -1,7 +1,8 @@
 """Where a walk gets its bytes: windows on a buffer, on a source, or on a stream.
 
-A feed answers `fill(position, need)` with a view that begins at `position` and holds at least `need` bytes, or all
-that are left when there are fewer. Positions only grow, so that a stream can serve as well as a file.
+A feed answers `fill(position, need)` with a view that begins at `position` and holds at least `need` bytes, or fewer
+when there are not as many (and of those at least 512, or all). Positions only grow, so that a stream can serve as
+well as a file.
 
 Windows on sources and streams are 1 MiB, read into buffers that are used again. A buffer is taken again only when no
 view of it is alive (the interpreter refuses to resize a bytearray that has been lent out), so that what was handed to

@@ -222,7 +222,7 @@ class Walk:
             )
         data = self.feed.fill(position + BLOCK, header.size)[: header.size]
         if len(data) < header.size:
-            raise self._cut(position + BLOCK + len(data), f"inside the extension header at {position}")
+            raise self._cut(self.feed.size or position, f"inside the extension header at {position}")
         return bytes(data)
 
     def _extend(self, extended: _Extended, flag: str, data: bytes) -> None:
@@ -274,7 +274,7 @@ class Walk:
         while goes_on:
             more = self.feed.fill(data, BLOCK)[:BLOCK]
             if len(more) < BLOCK:
-                raise self._cut(data + len(more), f"inside the map of a sparse member at {data}")
+                raise self._cut(self.feed.size or data, f"inside the map of a sparse member at {data}")
             goes_on = more[504]
             data += BLOCK
         return data

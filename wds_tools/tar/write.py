@@ -48,7 +48,7 @@ def member_header(name: str, size: int, *, mode: int = 0o644, mtime: int = 0) ->
         A multiple of 512 bytes.
 
     Raises:
-        KeyRefusedError: a name that is empty or holds NUL or surrogates that stand for no byte.
+        KeyRefusedError: a name that is empty, holds NUL, ends with a slash, or has surrogates that stand for no byte.
         ValueError: a number beyond its range.
     """
     raw = _name_bytes(name)
@@ -71,8 +71,10 @@ def _name_bytes(name: str) -> bytes:
         raise KeyRefusedError(
             f"the member name {name!a} cannot be written as UTF-8", cure="Choose a name without surrogates."
         ) from error
-    if not raw or 0 in raw:
-        raise KeyRefusedError(f"the member name {name!a} is empty or holds NUL", cure="Choose another name.")
+    if not raw or 0 in raw or raw.endswith(b"/"):  # GNU tar takes the last for a folder, tarfile drops the slash
+        raise KeyRefusedError(
+            f"the member name {name!a} is empty, holds NUL or ends with a slash", cure="Choose another name."
+        )
     return raw
 
 

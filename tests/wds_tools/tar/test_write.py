@@ -21,7 +21,7 @@ NAMES = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=300),
     st.lists(st.text("abé", min_size=1, max_size=90), min_size=1, max_size=5).map("/".join),
     BYTES.map(lambda raw: raw.decode("utf-8", "surrogateescape")),
-)
+).filter(lambda name: not name.endswith("/"))
 
 
 def _in_tarfile(header: bytes) -> tarfile.TarInfo:
@@ -38,7 +38,7 @@ def _here(header: bytes) -> Member:
 
 
 @given(NAMES, st.integers(0, 1 << 50), st.integers(0, 0o7777), st.integers(0, 8 * GIB - 1))
-@example("x" * 99 + "/", 3, 0o644, 0)
+@example("x/" * 99 + "y", 3, 0o644, 0)
 @example("a/" + "b" * 100, 8 * GIB, 0o644, 0)
 def test_tarfile_and_this_package_read_what_is_written(name: str, size: int, mode: int, mtime: int) -> None:
     header = member_header(name, size, mode=mode, mtime=mtime)
@@ -112,7 +112,7 @@ def test_padding_fills_the_last_block(size: int) -> None:
     assert padding(size) == bytes(len(padding(size)))
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+@pytest.mark.parametrize("name", ["", "a\0b", "a/", "\ud800"])
 def test_names_that_no_header_can_hold_are_refused(name: str) -> None:
     with pytest.raises(KeyRefusedError):
         member_header(name, 1)
