@@ -5,7 +5,7 @@ BIN := .venv/bin
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard wds_tools/pictures/_pixels*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
@@ -27,6 +27,9 @@ test-all: .venv/installed  ## the long tests: kills, soak
 demo: .venv/installed  ## real pictures to shards to a small model that learns
 	$(BIN)/wds demo
 
+fuzz: .venv/installed  ## the decode kernel under sanitizers, ten minutes
+	$(BIN)/python -m tests.fuzz.fuzz_pixels 600
+
 bench: .venv/installed  ## the benchmark table
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks
@@ -35,4 +38,4 @@ format: .venv/installed  ## ruff's formatter and safe mends
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help install lint test test-all demo bench format
+.PHONY: help install lint test test-all demo fuzz bench format

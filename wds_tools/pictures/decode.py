@@ -1,14 +1,20 @@
 """From picture bytes to RGB pixels: a part of the picture, at a size, upright, flipped or not, into given memory.
 
-A JPEG of grey or RGB goes through simplejpeg (libjpeg-turbo), which
+Three backends do the same work, and a decoder takes the first that this installation has (`BACKENDS`):
+
+"kernel": a JPEG of grey or RGB goes through the package's own code in C (see `kernel`), and all resizing too.
+
+"simplejpeg": such a JPEG goes through simplejpeg (libjpeg-turbo), which
   - decodes at the smallest of the scales 1, 1/2, 1/4 and 1/8 at which the box still covers the target. The scales
     between them have no vector code in libjpeg-turbo and are slower than decoding in full;
   - stops below the box. simplejpeg has no call for that, so the height in the header of a copy is lowered: entropy
     decoding, two thirds of the time, ends a row of coding units below the last row that is needed;
   - writes four bytes a pixel into memory that this decoder owns, which Pillow then resizes in place: no copy before the
     resize, and one of the small result after it.
-All other pictures, and JPEGs that simplejpeg does not know (CMYK, unusual coding), go through Pillow. The resampler is
-the same (see `resize`), and so are turning, background and profiles. Both let go of the GIL while they work.
+
+"pillow": all other pictures, and JPEGs that the others do not know (CMYK, unusual coding), go through Pillow, whatever
+the backend. The scale and the filter are the same everywhere (see `resize`), and so are turning, background and
+profiles. All let go of the GIL while they work.
 
 A random crop of an ImageNet-like picture (484 x 416, 130 KB) resized to 224 and flipped costs 1.98 ms of one core: 1.09
 decoding (1.18 without the early stop), 0.77 resizing, 0.07 flip and copy, 0.05 Python. Pillow alone needs 2.25 ms.
@@ -22,7 +28,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,24 +36,45 @@ import numpy.typing as npt
 from wds_tools.errors import UsageError
 from wds_tools.pictures import turbo
 from wds_tools.pictures.facts import Facts, check_size, check_whole, flat, read_facts
-from wds_tools.pictures.general import loaded, part_by_pillow
+from wds_tools.pictures.general import cut_by_pillow, loaded
 from wds_tools.pictures.icc import in_srgb
 from wds_tools.pictures.jpeg import icc_profile
+from wds_tools.pictures.kernel import Kernel, capability
 from wds_tools.pictures.options import Pictures
 from wds_tools.pictures.orientation import Box, mirrored, stored_box, swaps, turned
 from wds_tools.pictures.plugins import translated
-from wds_tools.pictures.resize import nearest, resized
+from wds_tools.pictures.resize import View, nearest, resized
 from wds_tools.sample import BytesLike
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["BACKEND", "Box", "Decoder", "Pixels"]
+__all__ = ["BACKEND", "BACKENDS", "Backend", "Box", "Decoder", "Pixels", "named"]
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
+Backend: TypeAlias = Literal["kernel", "simplejpeg", "pillow"]
 
-BACKEND = "simplejpeg+pillow" if importlib.util.find_spec("simplejpeg") else "pillow"
-"""What makes the pixels; decoders differ in a few grey levels, so reports and states name it."""
+_HAS_SIMPLEJPEG = importlib.util.find_spec("simplejpeg") is not None
+
+
+def _available() -> tuple[Backend, ...]:
+    found: dict[Backend, bool] = {"kernel": capability().resize, "simplejpeg": _HAS_SIMPLEJPEG, "pillow": True}
+    return tuple(name for name, there in found.items() if there)
+
+
+def named(backend: Backend) -> str:
+    """What a backend is made of here, for reports and states; at most 20 characters."""
+    jpeg = "simplejpeg" if _HAS_SIMPLEJPEG and backend != "pillow" else "pillow"
+    if backend != "kernel":
+        return "pillow" if jpeg == "pillow" else f"{jpeg}+pillow"
+    return "kernel+pillow" if capability().jpeg else f"{jpeg}+kernel"
+
+
+BACKENDS = _available()
+"""The backends of this installation, the best one first: what a decoder takes where nothing else is said."""
+
+BACKEND = named(BACKENDS[0])
+"""What makes the pixels; backends differ in a grey level here and there, so reports and states name it."""
 
 _SLACK = 1e-3  # boxes come from floating point
 
@@ -57,16 +84,26 @@ class Decoder:
 
     Attributes:
         options: what the pictures shall become.
+        backend: by what; None in the constructor takes the best one.
         notes: counts of what was odd but did not stop a picture, such as "icc profile ignored".
+
+    Raises:
+        UsageError: a backend that is not one of `BACKENDS`.
     """
 
-    def __init__(self, options: Pictures | None = None) -> None:
+    def __init__(self, options: Pictures | None = None, backend: Backend | None = None) -> None:
         self.options = options or Pictures()
+        self.backend: Backend = BACKENDS[0] if backend is None else backend
         self.notes: Counter[str] = Counter()
+        if self.backend not in BACKENDS:
+            found = ", ".join(BACKENDS)
+            raise UsageError(f"there is no backend {self.backend!r} here but {found}", cure=_cure(backend))
         self._scratch = turbo.Scratch()
+        self._kernel = Kernel() if self.backend == "kernel" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.options,)
+        # another machine may lack the backend: it is kept only where it was asked for by name
+        return type(self), (self.options, None if self.backend == BACKENDS[0] else self.backend)
 
     def size(self, facts: Facts) -> tuple[int, int]:
         """Width and height of the picture as the user sees it, after turning."""
@@ -107,10 +144,11 @@ class Decoder:
         elif out.shape != (*target, 3) or out.dtype != np.uint8:
             raise UsageError(f"out is uint8 {(*target, 3)}, not {out.dtype} {out.shape}")
         orientation = self._orientation(facts)
-        stored = target if swaps(orientation) else (target[1], target[0])  # width, height
+        turn = mirrored(orientation) if flip else orientation
         with translated(facts.format):
-            small = self._stored_part(data, facts, part, stored)
-            _write(turned(small, mirrored(orientation) if flip else orientation), out)
+            if self._kernel is None or not self._by_kernel(self._kernel, data, facts, part, (out, turn)):
+                stored = target if swaps(orientation) else (target[1], target[0])  # width, height
+                _write(turned(self._stored_part(data, facts, part, stored), turn), out)
         return out
 
     def decode_mask(
@@ -161,15 +199,35 @@ class Decoder:
             raise UsageError(f"a picture cannot be made {target[1]} x {target[0]} pixels large")
         return stored_box(box, facts.width, facts.height, self._orientation(facts)), target
 
+    def _by_kernel(self, kernel: Kernel, data: BytesLike, facts: Facts, part: Box, target: tuple[Pixels, int]) -> bool:
+        """Whether the target, memory and how to turn, is filled; not so for JPEGs that the kernel does not know."""
+        out, turn = target
+        if facts.format != "jpeg":
+            high, wide = out.shape[:2]
+            view = self._cut(data, facts, part, (high, wide) if swaps(turn) else (wide, high))
+            kernel.resize(_array(view.image), Box(*view.box[:2], part.width, part.height), out, turn)
+            return True
+        return capability().jpeg and not self._wants_srgb(facts) and kernel.jpeg(data, facts, part, out, turn)
+
     def _stored_part(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> Image.Image:
         """The part at its target size (width, height), as it lies in the file; mode L, RGB or RGBX."""
-        if BACKEND != "pillow" and turbo.knows(facts):
+        if self.backend != "pillow" and _HAS_SIMPLEJPEG and turbo.knows(facts):
             view = turbo.decoded(data, facts, part, target, self._scratch)
             if view is not None:
                 small = resized(view.image, target, view.box)
-                wanted = self.options.icc == "srgb" and facts.icc
-                return in_srgb(small, icc_profile(data, facts.scan), self.notes) if wanted else small
-        return part_by_pillow(data, facts, part, target, options=self.options, notes=self.notes)
+                return in_srgb(small, icc_profile(data, facts.scan), self.notes) if self._wants_srgb(facts) else small
+        view = self._cut(data, facts, part, target)
+        return resized(view.image, target, view.box)
+
+    def _cut(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> View:
+        return cut_by_pillow(data, facts, part, target, options=self.options, notes=self.notes)
+
+    def _wants_srgb(self, facts: Facts) -> bool:
+        return self.options.icc == "srgb" and facts.icc
+
+
+def _cure(backend: str | None) -> str | None:
+    return capability().missing if backend == "kernel" else None
 
 
 def _inside(box: Box, width: int, height: int) -> Box:
@@ -186,3 +244,8 @@ def _write(image: Image.Image, out: Pixels) -> None:
         out[...] = np.frombuffer(image.tobytes(), np.uint8).reshape(*out.shape[:2], 1)
     else:
         out[...] = np.frombuffer(image.tobytes("raw", "RGB"), np.uint8).reshape(out.shape)
+
+
+def _array(image: Image.Image) -> Pixels:
+    pixels: Pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]

@@ -16,13 +16,13 @@ from wds_tools.pictures.icc import embedded_profile, in_srgb
 from wds_tools.pictures.modes import scaled_key, to_grey_or_rgb
 from wds_tools.pictures.options import Pictures
 from wds_tools.pictures.orientation import Box, unturned
-from wds_tools.pictures.resize import hull, nearest, resized, scale_for
+from wds_tools.pictures.resize import View, hull, nearest, scale_for
 from wds_tools.sample import BytesLike
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["loaded", "part_by_pillow"]
+__all__ = ["cut_by_pillow", "loaded"]
 
 
 def loaded(facts: Facts, data: BytesLike, scale: int = 1) -> Image.Image:
@@ -57,16 +57,16 @@ def _check_jpeg(facts: Facts) -> None:
         raise UnsupportedPictureError(f"{facts.coding} JPEG picture of {facts.bits} bits, which no decoder here reads")
 
 
-def part_by_pillow(
+def cut_by_pillow(
     data: BytesLike, facts: Facts, part: Box, target: tuple[int, int], *, options: Pictures, notes: Counter[str]
-) -> Image.Image:
-    """A part of a picture at a size, as it lies in the file; mode L or RGB.
+) -> View:
+    """A part of a picture, as it lies in the file, not resized yet; mode L, RGB or RGBX.
 
     Args:
         data: the picture's bytes.
         facts: its facts.
         part: in stored coordinates.
-        target: width and height of the result.
+        target: width and height that the part will be resized to; a JPEG may be reduced as far as it is still covered.
         options: background and profile.
         notes: where oddities are counted.
 
@@ -82,4 +82,4 @@ def part_by_pillow(
         cut = in_srgb(cut, embedded_profile(data, facts, image), notes)
     cut = to_grey_or_rgb(cut, options.background, wide=facts.format == "ppm")
     ends = (part.left - left, part.top - top, part.left + part.width - left, part.top + part.height - top)
-    return resized(cut, target, ends)
+    return View(cut, ends)

@@ -8,14 +8,21 @@ Masks are resized with the nearest neighbour, which invents no values.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from wds_tools.pictures.orientation import Box
 
-__all__ = ["hull", "nearest", "resized", "scale_for"]
+__all__ = ["View", "hull", "nearest", "resized", "scale_for"]
+
+
+class View(NamedTuple):
+    """The pixels around a box: the image, and the box in it as left, top, right, bottom."""
+
+    image: Image.Image
+    box: tuple[float, float, float, float]
 
 
 def scale_for(part: Box, target: tuple[int, int]) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,13 @@ import numpy.typing as npt
 from wds_tools.errors import PictureError
 from wds_tools.pictures.facts import Facts
 from wds_tools.pictures.orientation import Box
-from wds_tools.pictures.resize import hull, scale_for
+from wds_tools.pictures.resize import View, hull, scale_for
 from wds_tools.sample import BytesLike
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Scratch", "View", "decoded", "knows"]
+__all__ = ["Scratch", "decoded", "knows"]
 
 _CODINGS = frozenset({"baseline", "sequential", "progressive", "arithmetic", "arithmetic progressive"})
 _DAMAGE = re.compile(r"premature end|bad huffman|bad arithmetic|instead of RST", re.IGNORECASE)
@@ -40,13 +40,6 @@ _KEEP_BYTES = 16 << 20  # a picture of 4 megapixels; larger ones get memory of t
 
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
-
-
-class View(NamedTuple):
-    """Decoded pixels around a box: the image (L or RGBX), and the box in it as left, top, right, bottom."""
-
-    image: Image.Image
-    box: tuple[float, float, float, float]
 
 
 class Scratch:
@@ -70,7 +63,7 @@ def knows(facts: Facts) -> bool:
 
 
 def decoded(data: BytesLike, facts: Facts, part: Box, target: tuple[int, int], scratch: Scratch) -> View | None:
-    """Decode what a box needs; None where simplejpeg cannot read the picture and another decoder may.
+    """Decode what a box needs (L or RGBX); None where simplejpeg cannot read the picture and another decoder may.
 
     Args:
         data: a whole JPEG that `knows` accepts.

@@ -29,6 +29,8 @@ from wds_tools.pictures.decode import Box, Decoder
 from wds_tools.pictures.facts import read_facts
 from wds_tools.pictures.options import Pictures
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 PHOTO = (Path(decode.__file__).parents[1] / "photos" / "cat.jpg").read_bytes()
 SAME = 2  # grey levels between two builds of libjpeg-turbo; the two that wheels bring today agree in every pixel
 
@@ -235,6 +237,7 @@ def test_a_decoder_pickles_with_its_options() -> None:
     decoder = Decoder(Pictures(orient=False))
     decoder.decode(jpeg())
     assert pickle.loads(pickle.dumps(decoder)).options == decoder.options
+    assert pickle.loads(pickle.dumps(Decoder(backend="pillow"))).backend == "pillow"
 
 
 @pytest.mark.parametrize("fraction", [0.3, 0.6, 0.95])
@@ -244,7 +247,9 @@ def test_a_truncated_jpeg_is_refused_even_where_the_crop_lies_above_the_cut(frac
         Decoder().decode(data[: int(len(data) * fraction)], box=Box(0, 0, 16, 16))
 
 
-def test_damage_in_the_decoded_part_is_refused() -> None:
+def test_damage_in_the_decoded_part_is_refused(each_backend: str) -> None:
+    if each_backend == "pillow":
+        pytest.skip("Pillow does not tell of damage that libjpeg warns of")
     data = bytearray(jpeg(200, 200))
     middle = (read_facts(data).scan + len(data)) // 2
     data[middle : middle + 2] = b"\xff\xd9"  # the rest of the rows is missing, though the file has its end
@@ -287,17 +292,27 @@ def test_more_pixels_than_the_limit_are_refused_before_anything_is_allocated() -
     Decoder(Pictures(max_pixels=120 * 90)).decode(jpeg())
 
 
-def test_pillow_alone_follows_the_same_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_backends_follow_the_same_scale() -> None:
     boxes = [(Box(0, 0, 520, 500), (224, 224)), (Box(10, 20, 500, 460), (60, 60)), (Box(3, 3, 300, 300), (224, 224))]
-    fast = [Decoder().decode(PHOTO, box=box, size=size) for box, size in boxes]
-    monkeypatch.setattr(decode, "BACKEND", "pillow")
-    for wanted, (box, size) in zip(fast, boxes, strict=True):
+    for box, size in boxes:
+        wanted = Decoder(backend="pillow").decode(PHOTO, box=box, size=size)
         assert _difference(Decoder().decode(PHOTO, box=box, size=size), wanted)[1] <= SAME
 
 
-def test_the_backend_has_a_short_name() -> None:
-    assert decode.BACKEND == "simplejpeg+pillow"
-    assert len(decode.BACKEND) <= 20
+def test_backends_have_short_names() -> None:
+    names = [decode.named(backend) for backend in decode.BACKENDS]
+    assert decode.BACKEND in names
+    assert max(map(len, names)) <= 20
+    assert decode.named("pillow") == "pillow"
+    assert decode.named("simplejpeg") == "simplejpeg+pillow"
+
+
+def test_a_backend_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "BACKENDS", ("pillow",))
+    with pytest.raises(UsageError, match="no backend 'kernel' here but pillow"):
+        Decoder(backend="kernel")
+    with pytest.raises(UsageError, match="no backend 'cv2'"):
+        Decoder(backend="cv2")  # type: ignore[arg-type]
 
 
 def test_decoding_wakes_no_warning_and_leaves_pillow_as_it_is() -> None:

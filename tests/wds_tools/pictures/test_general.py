@@ -20,6 +20,8 @@ from wds_tools.pictures.decode import Box, Decoder
 from wds_tools.pictures.facts import read_facts
 from wds_tools.pictures.options import Pictures
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 SCENE = scene(48, 36)
 WHITE = (255, 255, 255)
 

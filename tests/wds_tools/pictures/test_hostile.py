@@ -18,6 +18,8 @@ from wds_tools.pictures.decode import Box, Decoder
 from wds_tools.pictures.facts import read_facts
 from wds_tools.pictures.options import Pictures
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 SMALL = scene(40, 30)
 CLEAR = np.dstack([SMALL, SMALL[:, :, :1]])
 WHOLE = {

@@ -1,0 +1,66 @@
+"""`python -m tests.fuzz.fuzz_pixels [SECONDS]`: the decode kernel under sanitizers, fed with changed pictures.
+
+Compiles the kernel's C files without Python, with gcc's address and undefined-behaviour sanitizers, and lets one
+process a core run. Any report of a sanitizer ends it with status 1. Needs gcc and libjpeg-turbo's headers.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import simplejpeg
+from PIL import Image
+
+from tests.wds_tools.pictures.made import jpeg, saved, scene
+
+PICTURES = Path(__file__).parents[2] / "wds_tools" / "pictures"
+SOURCES = [Path(__file__).with_suffix(".c"), PICTURES / "_pixels_jpeg.c", PICTURES / "_pixels_resize.c"]
+# PIXELS_PLAIN: no choice of code by processor, which happens before the sanitizer is ready
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+FLAGS = ["-std=gnu11", "-O2", "-g", "-march=native", "-DPIXELS_PLAIN", *SANITIZERS]
+
+
+def main() -> int:
+    """Fuzz for so many seconds."""
+    seconds = sys.argv[1] if len(sys.argv) > 1 else "60"
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(Path(folder))
+        pictures = [str(path) for path in begin(Path(folder))]
+        runs = [subprocess.Popen([program, seconds, str(seed), *pictures]) for seed in range(os.cpu_count() or 1)]
+        ends = [run.wait() for run in runs]
+    return int(any(ends))
+
+
+def build(folder: Path) -> str:
+    """The compiled program."""
+    program = str(folder / "fuzz_pixels")
+    subprocess.run(["gcc", *FLAGS, f"-I{PICTURES}", *map(str, SOURCES), "-ljpeg", "-lm", "-o", program], check=True)
+    return program
+
+
+def begin(folder: Path) -> list[Path]:
+    """One small picture of each kind, written to the folder."""
+    small = scene(50, 38)
+    kinds = {kind: simplejpeg.encode_jpeg(small, 80, "RGB", kind) for kind in ("444", "422", "420", "440", "411")}
+    kinds["grey"] = saved(small[:, :, 0], "JPEG")
+    kinds["rgb"] = saved(Image.fromarray(small), "JPEG", keep_rgb=True)
+    kinds["progressive"] = jpeg(50, 38, progressive=True)
+    kinds["progressive grey"] = saved(small[:, :, 1], "JPEG", progressive=True)
+    kinds["restarts"] = jpeg(50, 38, restart_marker_blocks=1)
+    kinds["progressive restarts"] = jpeg(50, 38, restart_marker_rows=1, progressive=True, subsampling="4:2:2")
+    kinds["cmyk"] = saved(Image.fromarray(small).convert("CMYK"), "JPEG")
+    kinds["one pixel"] = jpeg(1, 1)
+    kinds["wide"] = jpeg(300, 3)
+    kinds["high"] = jpeg(3, 300, optimize=True)
+    paths = [folder / f"{name}.jpg" for name in kinds]
+    for path, data in zip(paths, kinds.values(), strict=True):
+        path.write_bytes(data)
+    return paths
+
+
+if __name__ == "__main__":
+    sys.exit(main())

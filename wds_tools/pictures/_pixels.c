@@ -1,0 +1,267 @@
+/*
+ * The Python side of the kernel: a `Kernel` object with the methods `resize` and, where it was built with libjpeg,
+ * `jpeg`. Arguments are checked here; the work is done in _pixels_resize.c and _pixels_jpeg.c without the GIL.
+ *
+ * Ownership: a Kernel owns its scratch memory and serves one call at a time. Buffers of the caller are held for a call
+ * (Py_buffer) and given back before it returns, on every way out.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <math.h>
+
+#include "_pixels_resize.h"
+#ifdef PIXELS_WITH_JPEG
+#include "_pixels_jpeg.h"
+#include <jpeglib.h>
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+#define JPEG_NAME "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION)
+#else
+#define JPEG_NAME ""
+#endif
+
+#define KEEP_BYTES ((size_t)16 << 20) /* scratch kept between pictures; what a larger one took is given back */
+#define HAIR 1e-3                     /* boxes come from floating point */
+
+typedef struct {
+    PyObject_HEAD
+    pixels_memory scratch; /* tables and strips of a resize; owned */
+#ifdef PIXELS_WITH_JPEG
+    pixels_memory pixels; /* a decoded part; owned */
+    pixels_jpeg *jpeg;    /* owned */
+#endif
+    bool busy; /* a call is running, perhaps in another thread; changed atomically */
+} Kernel;
+
+/* ---- arguments ---- */
+
+/* A uint8 array of three dimensions whose pixels lie side by side; false with an exception set where it is none. */
+static bool is_picture(const Py_buffer *view, const char *name) {
+    bool flat = view->ndim == 3 && view->itemsize == 1 && view->strides[2] == 1 && view->strides[1] == view->shape[2];
+    if (!flat || view->shape[0] < 1 || view->shape[1] < 1) {
+        PyErr_Format(PyExc_ValueError, "%s is a uint8 array (height, width, channels) whose rows have no gaps", name);
+        return false;
+    }
+    if (view->shape[0] > PIXELS_MAX_SIDE || view->shape[1] > PIXELS_MAX_SIDE) {
+        PyErr_Format(PyExc_ValueError, "%s has more than %d rows or columns", name, PIXELS_MAX_SIDE);
+        return false;
+    }
+    return true;
+}
+
+static bool is_target(const Py_buffer *view, const pixels_target *target, int pixel) {
+    if (target->pixel == 3 || (target->pixel == 1 && pixel == 1)) return true;
+    PyErr_Format(PyExc_ValueError, "out has %zd channels; it takes 3, or 1 of a grey picture", view->shape[2]);
+    return false;
+}
+
+/* Whether a box lies inside width x height, give or take a hair. NaN fails every comparison, and so the whole. */
+static bool is_inside(const pixels_box *box, int width, int height) {
+    bool inside = box->left > -HAIR && box->top > -HAIR && box->width > 0 && box->height > 0 &&
+                  box->left + box->width < width + HAIR && box->top + box->height < height + HAIR &&
+                  box->left < width && box->top < height;
+    if (!inside) PyErr_SetString(PyExc_ValueError, "the box does not lie inside the picture");
+    return inside;
+}
+
+static bool is_orientation(int orientation) {
+    if (orientation >= 1 && orientation <= 8) return true;
+    PyErr_SetString(PyExc_ValueError, "orientation is 1 to 8");
+    return false;
+}
+
+static pixels_target target_of(const Py_buffer *view) {
+    return (pixels_target){view->buf, view->strides[0], (int)view->shape[1], (int)view->shape[0], (int)view->shape[2]};
+}
+
+/* ---- one call at a time ---- */
+
+static bool enter(Kernel *self) {
+    if (!__atomic_exchange_n(&self->busy, true, __ATOMIC_ACQUIRE)) return true;
+    PyErr_SetString(PyExc_RuntimeError, "this kernel is at work in another thread; each thread needs its own");
+    return false;
+}
+
+static void leave(Kernel *self) { __atomic_store_n(&self->busy, false, __ATOMIC_RELEASE); }
+
+/* ---- resize ---- */
+
+PyDoc_STRVAR(resize_doc, "resize(pixels, left, top, width, height, out, orientation)\n--\n\n"
+                         "Fill out with the part of pixels in the box: antialiased, turned as the orientation says.");
+
+static PyObject *resize_views(Kernel *self, const Py_buffer *from, const pixels_box *box, const Py_buffer *out,
+                              int orientation) {
+    if (!is_picture(from, "pixels") || !is_picture(out, "out") || !is_orientation(orientation)) return NULL;
+    pixels_source source = {from->buf, from->strides[0], (int)from->shape[1], (int)from->shape[0], (int)from->shape[2]};
+    pixels_target target = target_of(out);
+    if (source.pixel != 1 && source.pixel != 3 && source.pixel != 4)
+        return PyErr_Format(PyExc_ValueError, "pixels has %zd channels, not 1, 3 or 4", from->shape[2]);
+    if (!is_target(out, &target, source.pixel) || !is_inside(box, source.width, source.height) || !enter(self))
+        return NULL;
+    bool done;
+    Py_BEGIN_ALLOW_THREADS
+    done = pixels_resize(&self->scratch, &source, box, &target, orientation);
+    pixels_memory_trim(&self->scratch, KEEP_BYTES);
+    Py_END_ALLOW_THREADS
+    leave(self);
+    if (!done) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *resize(PyObject *object, PyObject *arguments) {
+    PyObject *pixels, *out, *result = NULL;
+    pixels_box box;
+    int orientation;
+    Py_buffer from, to;
+    if (!PyArg_ParseTuple(arguments, "OddddOi", &pixels, &box.left, &box.top, &box.width, &box.height, &out,
+                          &orientation))
+        return NULL;
+    if (PyObject_GetBuffer(pixels, &from, PyBUF_STRIDES) < 0) return NULL;
+    if (PyObject_GetBuffer(out, &to, PyBUF_STRIDES | PyBUF_WRITABLE) == 0) {
+        result = resize_views((Kernel *)object, &from, &box, &to, orientation);
+        PyBuffer_Release(&to);
+    }
+    PyBuffer_Release(&from);
+    return result;
+}
+
+/* ---- JPEG ---- */
+
+#ifdef PIXELS_WITH_JPEG
+
+PyDoc_STRVAR(jpeg_doc, "jpeg(data, stored_width, stored_height, left, top, width, height, out, orientation)\n--\n\n"
+                       "Fill out with the part of a JPEG in the box (stored coordinates), turned as the orientation\n"
+                       "says. Returns None, or a tuple: whether it is damage, and what is wrong; out is untouched then.");
+
+static pixels_status decode_part(Kernel *self, const Py_buffer *data, const pixels_part *part,
+                                 const pixels_target *target, int orientation) {
+    pixels_source source;
+    pixels_box box;
+    pixels_status status =
+        pixels_jpeg_decode(self->jpeg, data->buf, (size_t)data->len, part, &self->pixels, &source, &box);
+    if (status == PIXELS_DONE && !pixels_resize(&self->scratch, &source, &box, target, orientation))
+        status = PIXELS_NO_MEMORY;
+    pixels_memory_trim(&self->pixels, KEEP_BYTES);
+    pixels_memory_trim(&self->scratch, KEEP_BYTES);
+    return status;
+}
+
+static PyObject *jpeg_into(Kernel *self, const Py_buffer *data, pixels_part *part, const Py_buffer *out,
+                           int orientation) {
+    if (!is_picture(out, "out") || !is_orientation(orientation)) return NULL;
+    pixels_target target = target_of(out);
+    if (!is_target(out, &target, 3) || !is_inside(&part->box, part->width, part->height)) return NULL;
+    part->wide = orientation >= 5 ? target.height : target.width;
+    part->high = orientation >= 5 ? target.width : target.height;
+    if (!enter(self)) return NULL;
+    pixels_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = decode_part(self, data, part, &target, orientation);
+    Py_END_ALLOW_THREADS
+    PyObject *result = NULL;
+    if (status == PIXELS_DONE)
+        result = Py_NewRef(Py_None);
+    else if (status == PIXELS_NO_MEMORY)
+        PyErr_NoMemory();
+    else
+        result = Py_BuildValue("Os", status == PIXELS_DAMAGED ? Py_True : Py_False, pixels_jpeg_message(self->jpeg));
+    leave(self); /* after the message was copied */
+    return result;
+}
+
+static PyObject *jpeg(PyObject *object, PyObject *arguments) {
+    PyObject *out, *result = NULL;
+    pixels_part part = {0};
+    int orientation;
+    Py_buffer data, to;
+    if (!PyArg_ParseTuple(arguments, "y*iiddddOi", &data, &part.width, &part.height, &part.box.left, &part.box.top,
+                          &part.box.width, &part.box.height, &out, &orientation))
+        return NULL;
+    if (PyObject_GetBuffer(out, &to, PyBUF_STRIDES | PyBUF_WRITABLE) == 0) {
+        result = jpeg_into((Kernel *)object, &data, &part, &to, orientation);
+        PyBuffer_Release(&to);
+    }
+    PyBuffer_Release(&data);
+    return result;
+}
+
+#endif
+
+/* ---- the type and the module ---- */
+
+static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    static char *names[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, ":Kernel", names)) return NULL;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Kernel *self = (Kernel *)allocate(type, 0); /* zeroed */
+    if (!self) return NULL;
+#ifdef PIXELS_WITH_JPEG
+    self->jpeg = pixels_jpeg_new();
+    if (!self->jpeg) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+#endif
+    return (PyObject *)self;
+}
+
+static void kernel_dealloc(PyObject *object) {
+    Kernel *self = (Kernel *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    pixels_memory_end(&self->scratch);
+#ifdef PIXELS_WITH_JPEG
+    pixels_memory_end(&self->pixels);
+    pixels_jpeg_free(self->jpeg);
+#endif
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef kernel_methods[] = {
+    {"resize", resize, METH_VARARGS, resize_doc},
+#ifdef PIXELS_WITH_JPEG
+    {"jpeg", jpeg, METH_VARARGS, jpeg_doc},
+#endif
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot kernel_slots[] = {
+    {Py_tp_doc, "Decodes and resizes, one picture at a time; one for each thread."},
+    {Py_tp_new, kernel_new},
+    {Py_tp_dealloc, kernel_dealloc},
+    {Py_tp_methods, kernel_methods},
+    {0, NULL},
+};
+
+static PyType_Spec kernel_spec = {
+    .name = "wds_tools.pictures._pixels.Kernel",
+    .basicsize = sizeof(Kernel),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = kernel_slots,
+};
+
+static int module_exec(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &kernel_spec, NULL);
+    if (!type) return -1;
+    int status = PyModule_AddObjectRef(module, "Kernel", type);
+    Py_DECREF(type);
+    return status < 0 ? status : PyModule_AddStringConstant(module, "JPEG", JPEG_NAME);
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "wds_tools.pictures._pixels",
+    .m_doc = "The decode kernel; see kernel.py.",
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__pixels(void) { return PyModuleDef_Init(&module); }

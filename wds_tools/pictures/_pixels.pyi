@@ -1,0 +1,23 @@
+from typing import Any
+
+from wds_tools.sample import BytesLike
+
+JPEG: str  # such as "libjpeg-turbo 2.1.5"; "" where the kernel was built without
+
+class Kernel:
+    def resize(
+        self, pixels: Any, left: float, top: float, width: float, height: float, out: Any, orientation: int, /
+    ) -> None: ...
+    def jpeg(  # only where JPEG is not ""
+        self,
+        data: BytesLike,
+        stored_width: int,
+        stored_height: int,
+        left: float,
+        top: float,
+        width: float,
+        height: float,
+        out: Any,
+        orientation: int,
+        /,
+    ) -> tuple[bool, str] | None: ...
