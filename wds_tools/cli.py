@@ -44,6 +44,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),
     "cat": CommandEntry("wds_tools.commands.cat:cat", "Write out one field, or show one sample."),
     "verify": CommandEntry("wds_tools.commands.verify:verify_command", "Read everything and list all that is wrong."),
+    "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
     "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
     "demo-pictures": CommandEntry(
         "wds_tools.demo:demo_pictures", "Make ImageNet-like JPEGs of 24 animals in class folders.", hidden=True

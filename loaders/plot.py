@@ -1,0 +1,123 @@
+"""A picture of an order beside a perfect shuffle: where the samples of each place come from, and how mixed batches are.
+
+matplotlib is imported when a picture is drawn, and needed for nothing else: the extra `plot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loaders.plan import Ints
+from loaders.quality import Batches, distinct
+from wds_tools.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["check_plot", "draw"]
+
+_DOTS = 20_000
+_OURS, _PERFECT = "#1f5fa8", "#d9822b"
+
+
+def check_plot(path: Path) -> None:
+    """See that a picture can be drawn to this file, before the work for it is done.
+
+    Raises:
+        UsageError: matplotlib is missing, or it cannot draw files of this kind.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError as error:
+        raise UsageError(
+            "drawing needs matplotlib, which is not installed", cure="pip install 'shardstream[plot]'"
+        ) from error
+    kinds = FigureCanvasAgg.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise UsageError(
+            f"{path.name!r} is no picture that can be drawn", cure=f"Name it .{', .'.join(sorted(kinds))}."
+        )
+
+
+def draw(
+    path: Path, ours: Batches, perfect: Batches, source_of: Callable[[Ints], Ints], *, of: str, samples: int, title: str
+) -> None:
+    """Draw the batches of an order and of a perfect shuffle to a file.
+
+    Args:
+        path: its suffix says the format.
+        ours: what is looked at.
+        perfect: the same batches of a perfect shuffle.
+        source_of: numbers of samples to their sources.
+        of: what the sources are, in the plural.
+        samples: of the dataset.
+        title: stands above.
+
+    Raises:
+        UsageError: as `check_plot`.
+    """
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    (dots, dots_perfect), (batches, ranks) = figure.subplots(2, 2)
+    figure.suptitle(title)
+    _scatter(dots, ours, samples, "this order", _OURS)
+    _scatter(dots_perfect, perfect, samples, "a perfect shuffle", _PERFECT)
+    found = [_sources(each, source_of) for each in (ours, perfect)]
+    _along(batches, ours, *[distinct(each.reshape(-1, each.shape[-1])) for each in found], of=of)
+    _counts(ranks, *[distinct(ours.parts(each)) for each in found], of=of, ranks=ours.ranks)
+    figure.savefig(path, dpi=110)
+
+
+def _sources(batches: Batches, source_of: Callable[[Ints], Ints]) -> Ints:
+    return source_of(batches.samples.reshape(-1)).reshape(batches.samples.shape)
+
+
+def _scatter(axes: Axes, batches: Batches, samples: int, title: str, color: str) -> None:
+    places, numbers = batches.positions().reshape(-1), batches.samples.reshape(-1)
+    step = max(1, len(places) // _DOTS)
+    # Whole stretches and not single samples, so that runs of neighbours stay visible as lines.
+    run = max(1, min(len(places), 200))
+    chosen = (np.arange(0, len(places), run * step)[:, None] + np.arange(run)).reshape(-1)
+    chosen = chosen[chosen < len(places)]
+    axes.scatter(places[chosen], numbers[chosen], s=1.2, alpha=0.5, linewidths=0, color=color, rasterized=True)
+    axes.set(title=title, xlabel="place in the epoch", ylabel="sample of the dataset")
+    axes.set(xlim=(0, batches.of * batches.samples.shape[-1]), ylim=(0, samples))
+    _thousands(axes)
+
+
+def _along(axes: Axes, batches: Batches, ours: Ints, perfect: Ints, *, of: str) -> None:
+    numbers = (batches.first[:, None] + np.arange(batches.samples.shape[1])).reshape(-1)
+    for values, color, label in ((perfect, _PERFECT, "perfect shuffle"), (ours, _OURS, "this order")):
+        axes.scatter(numbers, values, s=6, alpha=0.6, linewidths=0, color=color, rasterized=True)
+        axes.axhline(float(values.mean()), color=color, label=f"{label}: {values.mean():.1f}, worst {values.min()}")
+    axes.set(title=f"different {of} in a batch of {batches.samples.shape[-1]:,}", xlabel="batch of the epoch")
+    axes.set_ylim(0, max(int(ours.max()), int(perfect.max())) * 1.1 + 1)
+    axes.legend(loc="lower right")
+    _thousands(axes)
+
+
+def _counts(axes: Axes, ours: Ints, perfect: Ints, *, of: str, ranks: int) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    most = int(max(ours.max(), perfect.max()))
+    least = int(min(ours.min(), perfect.min()))
+    edges: Any = np.linspace(least - 0.5, most + 0.5, min(60, most - least + 1) + 1)
+    for values, color, label in ((perfect, _PERFECT, "perfect shuffle"), (ours, _OURS, "this order")):
+        weights = np.full(len(values), 100 / len(values))
+        axes.hist(values, bins=edges, weights=weights, color=color, alpha=0.6, label=f"{label}: {values.mean():.1f}")
+    axes.set(title=f"different {of} in one rank's batch, {ranks} ranks", xlabel=of, ylabel="% of the ranks' batches")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="upper left")
+
+
+def _thousands(axes: Axes) -> None:
+    from matplotlib.ticker import StrMethodFormatter
+
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
