@@ -21,8 +21,9 @@ from loaders.lanes import warn_of_shared_blocks
 from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Tail
 from loaders.policy import OnError, check_on_error
 from loaders.read import Reading
+from loaders.recipe import Recipe
 from loaders.selection import AnyPlan, Opened, Options, Selection, Urls, as_selection
-from loaders.session import Recipe, Session
+from loaders.session import Session
 from loaders.slab import Allocate, plain_memory
 from loaders.state import State, backend, state_of
 from loaders.stats import Report

@@ -30,7 +30,7 @@ def test_length_and_samples(urls: str) -> None:
         sample = dataset[7]
         assert (sample["__key__"], sample["cls"]) == ("000007", 7)
         assert np.abs(sample["jpg"] - np.asarray(Image.open(io.BytesIO(picture(7)))).astype(int)).mean() < 1
-        assert sorted(sample) == ["__key__", "__url__", "cls", "jpg"]
+        assert sorted(sample) == ["__index__", "__key__", "__url__", "cls", "jpg"]
         assert dataset[-1]["cls"] == 11
         assert [s["cls"] for s in dataset[3:6]] == [3, 4, 5]
         assert [s["cls"] for s in dataset] == list(range(12))

@@ -1,0 +1,127 @@
+"""A job's slots to samples: read, parse, decode, transform, and mend what is bad. Runs in the decode threads."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loaders.decode import SampleDecoder
+from loaders.job import BatchJob, transformed
+from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine, read_exclude
+from loaders.read import Encoded, SampleReader, Scratch
+from loaders.recipe import Recipe
+from loaders.selection import AnyPlan
+from loaders.stats import Stats
+from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError
+from wds_tools.sample import KEY
+
+__all__ = ["Maker", "Worker"]
+
+
+@dataclass
+class Worker:
+    """What one decode thread has to itself."""
+
+    decoder: SampleDecoder
+    scratch: Scratch = field(default_factory=Scratch)
+    nbytes: int = 0
+    read_seconds: float = 0.0
+
+
+class Maker:
+    """Makes chunks of jobs; shared by all threads, each of which brings its own Worker."""
+
+    def __init__(self, plan: AnyPlan, recipe: Recipe, reader: SampleReader, stats: Stats) -> None:
+        self.plan = plan
+        self.recipe = recipe
+        self.stats = stats
+        self.excluded = read_exclude(recipe.exclude, fingerprint=plan.data)
+        self.quarantine = Quarantine(recipe.quarantine, fingerprint=plan.data)
+        self._reader = reader
+
+    def worker(self) -> Worker:
+        return Worker(SampleDecoder(self.recipe.specs, self.recipe.pictures))
+
+    def chunk(self, job: BatchJob, low: int, high: int, worker: Worker) -> None:
+        begun = time.perf_counter()
+        worker.nbytes, worker.read_seconds = 0, 0.0
+        rows = job.draws[low:high].tolist() if job.draws is not None else [()] * (high - low)
+        bad: list[tuple[int, DataError | None]] = []
+        slots = list(range(low, high))
+        if self.excluded:
+            bad = [(slot, None) for slot in slots if int(job.samples[slot]) in self.excluded]
+            slots = [slot for slot in slots if int(job.samples[slot]) not in self.excluded]
+        read = self._reader.read(job.samples[slots], worker.scratch)
+        for slot in slots:
+            try:
+                self._make(job, slot, self._next_of(read, worker), rows[slot - low], worker)
+            except SKIPPED as error:
+                if self.recipe.on_error == "raise":
+                    raise error.at(cure=SKIP_CURE) from error.__cause__
+                bad.append((slot, error))
+        for slot, failure in bad:
+            self._replace(job, slot, failure, rows[slot - low], worker)
+        spent = time.perf_counter() - begun
+        self.stats.made(
+            nbytes=worker.nbytes, read_seconds=worker.read_seconds, decode_seconds=spent - worker.read_seconds
+        )
+
+    def _next_of(self, read: Iterator[Encoded], worker: Worker) -> Encoded:
+        begun = time.perf_counter()
+        encoded = next(read)
+        worker.read_seconds += time.perf_counter() - begun
+        worker.nbytes += len(encoded.data)
+        return encoded
+
+    def _make(self, job: BatchJob, slot: int, encoded: Encoded, row: Sequence[float], worker: Worker) -> None:
+        url, offset = encoded.url, encoded.offset
+        try:
+            raw = encoded.parse()
+            job.keys[slot] = raw[KEY]
+            slots = [slab[slot] if slab is not None else None for slab in job.slabs]
+            values = worker.decoder.values(raw, row, slots)
+        except ShardstreamError as error:
+            raise error.at(url=url, offset=offset) from error.__cause__
+        transform = self.recipe.transform
+        job.values[slot] = (
+            transformed(transform, job.names, values, key=raw[KEY], url=url) if job.transformed else values
+        )
+
+    def _replace(self, job: BatchJob, slot: int, error: DataError | None, row: Sequence[float], worker: Worker) -> None:
+        """Fill a bad slot with the next good sample of its lane, or leave it out where every sample comes just once."""
+        instead = None
+        if self.plan.tail == "exact":
+            job.dropped.append(slot)
+        else:
+            instead = self._find_good(job, slot, error, row, worker)
+            if self.plan.tail == "pad":
+                job.valid[slot] = False
+        if error is not None:
+            self.quarantine.add(int(job.samples[slot]), error, instead=instead)
+
+    def _find_good(
+        self, job: BatchJob, slot: int, error: DataError | None, row: Sequence[float], worker: Worker
+    ) -> str | None:
+        last, failures = error, int(error is not None)
+        for position in itertools.islice(job.order.replacements(int(job.positions[slot])), self.plan.samples - 1):
+            sample = job.order.samples(np.array([position]))
+            if int(sample[0]) in self.excluded:
+                continue
+            try:
+                self._make(job, slot, next(self._reader.read(sample, worker.scratch)), row, worker)
+            except SKIPPED as failure:
+                last, failures = failure, failures + 1
+                if failures == MAX_FAILURES_IN_A_ROW:
+                    break
+            else:
+                return job.keys[slot]
+        raise TooManyFailuresError(
+            f"{failures} bad samples in a row and no good one to take their place; the last one: {last}",
+            url=last.url if last else None,
+            key=last.key if last else None,
+            cure="Check the shards with `wds verify --decode`, and that `fields` names what they hold.",
+        ) from last

@@ -1,0 +1,148 @@
+"""The plan as jobs: which batches this rank makes, in order, epoch after epoch. Runs in the feeder thread.
+
+Samples are looked up, their random numbers drawn and their bytes announced about a thousand at a time, well ahead of
+the batch that is handed to the threads: looked up one batch at a time they would cost ten times as much.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from loaders import draws as random_draws
+from loaders.crops import DRAW_STEPS
+from loaders.fields import FieldSpec
+from loaders.job import CHUNK, BatchJob, Cursor
+from loaders.plan import Ints, share
+from loaders.recipe import Recipe
+from loaders.selection import AnyOrder, AnyPlan
+from loaders.slab import Slabs
+
+__all__ = ["Schedule"]
+
+_AHEAD = 1024  # samples planned and announced beyond the batch being scheduled
+
+
+class Schedule:
+    """One rank's batches of a plan.
+
+    Args:
+        plan: the order.
+        recipe: what a batch holds.
+        rank, world_size: whose batches.
+        slabs: where pictures will be decoded into.
+        announce: is told which runs of samples will be read soon.
+    """
+
+    def __init__(
+        self,
+        plan: AnyPlan,
+        recipe: Recipe,
+        *,
+        rank: int,
+        world_size: int,
+        slabs: Slabs,
+        announce: Callable[[Ints, Ints], None],
+    ) -> None:
+        self.plan = plan
+        self.recipe = recipe
+        self.rank, self.world_size = rank, world_size
+        self._slabs = slabs
+        self._announce = announce
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one batch of all ranks."""
+        return self.recipe.batch_size * self.world_size
+
+    def jobs(self, cursor: Cursor) -> Iterator[BatchJob]:
+        """All batches from a place on, without end."""
+        epoch, position = cursor.epoch, cursor.position
+        while True:
+            yield from self.epoch_jobs(self.plan.epoch(epoch), position)
+            epoch, position = epoch + 1, 0
+
+    def epoch_jobs(self, order: AnyOrder, position: int, *, first: int = 0, step: int = 1) -> Iterator[BatchJob]:
+        """The batches of one epoch from a position on; planned and announced about a thousand samples ahead."""
+        last = self.plan.batches(self.global_batch, position=position) - 1
+        numbers = range(first, last + 1, step)
+        stride = 1 + _AHEAD // self.recipe.batch_size  # batches whose samples are looked up at once
+        ahead: deque[BatchJob] = deque()
+        begin = 0
+        while begin < len(numbers):
+            end = min(begin + (stride if begin else 1), len(numbers))  # one batch first, since somebody waits for it
+            ahead.extend(self._planned(order, position, numbers[begin:end], last))
+            while len(ahead) > (stride if begin and end < len(numbers) else 0):
+                yield self._with_memory(ahead.popleft())
+            begin = end
+
+    def _planned(self, order: AnyOrder, position: int, numbers: range, last: int) -> list[BatchJob]:
+        size = self.global_batch
+        shares = [self._share(position + number * size) for number in numbers]
+        positions = np.concatenate([mine for mine, _ in shares])
+        self._announce(*order.runs(positions))
+        samples = order.samples(positions)
+        rows = self._draws(order.epoch, positions)
+        jobs, at = [], 0
+        for number, (mine, valid) in zip(numbers, shares, strict=True):
+            upto = at + len(mine)
+            after = Cursor(order.epoch, position + (number + 1) * size) if number < last else Cursor(order.epoch + 1, 0)
+            draws = rows[at:upto] if rows is not None else None
+            jobs.append(self._job(order, (mine, samples[at:upto], valid), draws, after))
+            at = upto
+        return jobs
+
+    def _share(self, position: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        return share(
+            position,
+            samples=self.plan.samples,
+            rank=self.rank,
+            world_size=self.world_size,
+            batch_size=self.recipe.batch_size,
+            shuffle=self.plan.shuffle,
+            tail=self.plan.tail,
+        )
+
+    def _draws(self, epoch: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:
+        if not self.recipe.random:
+            return None
+        key = random_draws.key_of(self.plan.seed, epoch, random_draws.Purpose.AUGMENT)
+        return random_draws.uniforms(key, positions, DRAW_STEPS)
+
+    def _job(
+        self,
+        order: AnyOrder,
+        slots: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]],
+        draws: npt.NDArray[np.float64] | None,
+        after: Cursor,
+    ) -> BatchJob:
+        recipe = self.recipe
+        positions, samples, valid = slots
+        return BatchJob(
+            order=order,
+            positions=positions,
+            samples=samples,
+            draws=draws,
+            valid=valid,
+            mark_valid=self.plan.tail == "pad",
+            names=tuple(spec.name for spec in recipe.specs),
+            empties=[spec.empty(recipe.leader) for spec in recipe.specs],
+            slabs=[None] * len(recipe.specs),
+            transformed=recipe.transform is not None or recipe.collate is not None,
+            collate=recipe.collate,
+            after=after,
+            last=after.epoch != order.epoch,
+            chunk=max(1, min(CHUNK, -(-len(samples) // recipe.threads))),
+        )
+
+    def _with_memory(self, job: BatchJob) -> BatchJob:
+        if not job.transformed:
+            job.slabs = [self._slab(spec, job.slots) for spec in self.recipe.specs]
+        return job
+
+    def _slab(self, spec: FieldSpec, slots: int) -> npt.NDArray[np.uint8] | None:
+        shape = spec.slab_shape
+        return self._slabs.take((slots, *shape)) if shape is not None and slots else None
