@@ -65,7 +65,8 @@ class SampleDecoder:
         return self._decoder.decode(data, facts=facts, box=box, size=geometry.shape, flip=flip, out=slot)
 
     def _mask(self, data: BytesLike, draws: Sequence[float]) -> Any:
-        assert self._leader is not None, "parse_fields refuses a Mask without a picture to follow"  # noqa: S101
+        if self._leader is None:
+            return self._decoder.decode_mask(data)
         facts = read_facts(data)
         box, flip = self._leader.place(*self._decoder.size(facts), draws)
         return self._decoder.decode_mask(data, facts=facts, box=box, size=self._leader.shape, flip=flip)

@@ -148,8 +148,6 @@ def _check_image(specs: Sequence[FieldSpec], image: ImageSpec) -> None:
             f"image is given, but none of the fields {', '.join(spec.text for spec in specs)} is a picture it fits",
             cure="Name a picture field, or leave image out.",
         )
-    if geometries and all(isinstance(geometry, Mask) for geometry in geometries):
-        raise UsageError("image is only Mask(), which follows another picture", cure="Give one field a crop.")
     if isinstance(image, Mapping):
         wanted = {alternative for spec in specs for alternative in spec.alternatives}
         for text in image:

@@ -290,6 +290,14 @@ def test_a_mask_follows_its_picture_and_keeps_its_values(tmp_path: Path) -> None
     assert ((batch.png[..., 0] > 100) == (batch.seg_png > 100))[clear].all()
 
 
+def test_a_mask_alone_keeps_its_size(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.tar", [(f"{i}", {"png": mask_of(i)}) for i in range(4)])
+    with ShardLoader(str(tmp_path), batch_size=4, fields=("png",), image=Mask(), shuffle=False) as loader:
+        (batch,) = loader
+    assert batch.png.shape == (4, 36, 48)
+    assert batch.png[:, 0, 0].tolist() == [0, 1, 2, 3]
+
+
 def add_area(sample: dict[str, Any]) -> dict[str, Any]:
     return {"cls": sample["cls"], "area": float(sample["jpg"].size), "jpg": sample["jpg"][::2, ::2]}
 
@@ -445,7 +453,6 @@ def test_too_little_read_ahead_names_the_setting(labels: str) -> None:
         ({"fields": ("jpg;cls",)}, "partly pictures"),
         ({"fields": ("cls",), "image": Resize(8)}, "image"),
         ({"fields": ("jpg",), "image": {"png": Resize(8)}}, "image"),
-        ({"fields": ("jpg",), "image": Mask()}, "Mask"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused_by_the_constructor(options: dict[str, Any], message: str) -> None:
