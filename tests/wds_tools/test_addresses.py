@@ -159,3 +159,12 @@ def test_unfinished_names_and_listings() -> None:
 @given(st.lists(st.sampled_from(["/", ".", "..", "//", "a", "b c", "x.tar"]), min_size=1, max_size=8).map("".join))
 def test_paths_are_made_absolute_as_the_system_does(path: str) -> None:
     assert addresses.absolute(path) == os.path.abspath(path)
+
+
+@given(
+    st.lists(st.sampled_from(["/", ".", "..", "//", "a", "b c", "x.tar"]), min_size=1, max_size=6).map("".join),
+    st.sampled_from(["/data/dataset.json", "dataset.json", "/dataset.json", "../a/./d.json", "a//b/d.json"]),
+)
+def test_shards_lie_beside_their_listing_as_paths_do(address: str, listing: str) -> None:
+    expected = address if address.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(listing), address))
+    assert addresses.join(listing, address) == expected
