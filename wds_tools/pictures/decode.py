@@ -76,6 +76,7 @@ BACKENDS = _available()
 BACKEND = named(BACKENDS[0])
 """What makes the pixels; backends differ in a grey level here and there, so reports and states name it."""
 
+_BYTE = np.dtype(np.uint8)  # comparing with the type instead costs a microsecond
 _SLACK = 1e-3  # boxes come from floating point
 
 
@@ -141,13 +142,17 @@ class Decoder:
         part, target = self._placed(facts, box, size)
         if out is None:
             out = np.empty((*target, 3), np.uint8)
-        elif out.shape != (*target, 3) or out.dtype != np.uint8:
+        elif out.shape != (*target, 3) or out.dtype != _BYTE:
             raise UsageError(f"out is uint8 {(*target, 3)}, not {out.dtype} {out.shape}")
         orientation = self._orientation(facts)
         turn = mirrored(orientation) if flip else orientation
+        stored = target if swaps(orientation) else (target[1], target[0])  # width, height
+        if self._kernel and self._jpeg_by_kernel(self._kernel, data, facts, part, (out, turn)):
+            return out
         with translated(facts.format):
-            if self._kernel is None or not self._by_kernel(self._kernel, data, facts, part, (out, turn)):
-                stored = target if swaps(orientation) else (target[1], target[0])  # width, height
+            if self._kernel and facts.format != "jpeg":
+                self._resize_by_kernel(self._kernel, self._cut(data, facts, part, stored), out, turn)
+            else:
                 _write(turned(self._stored_part(data, facts, part, stored), turn), out)
         return out
 
@@ -193,21 +198,22 @@ class Decoder:
     def _placed(self, facts: Facts, box: Box | None, size: tuple[int, int] | None) -> tuple[Box, tuple[int, int]]:
         """The box in stored coordinates, and the result's height and width."""
         width, height = self.size(facts)
-        box = Box(0, 0, width, height) if box is None else _inside(Box(*box), width, height)
+        box = Box(0, 0, width, height) if box is None else _inside(box, width, height)
         target = (max(1, round(box.height)), max(1, round(box.width))) if size is None else size
         if min(target) < 1:
             raise UsageError(f"a picture cannot be made {target[1]} x {target[0]} pixels large")
         return stored_box(box, facts.width, facts.height, self._orientation(facts)), target
 
-    def _by_kernel(self, kernel: Kernel, data: BytesLike, facts: Facts, part: Box, target: tuple[Pixels, int]) -> bool:
-        """Whether the target, memory and how to turn, is filled; not so for JPEGs that the kernel does not know."""
-        out, turn = target
-        if facts.format != "jpeg":
-            high, wide = out.shape[:2]
-            view = self._cut(data, facts, part, (high, wide) if swaps(turn) else (wide, high))
-            kernel.resize(_array(view.image), Box(*view.box[:2], part.width, part.height), out, turn)
-            return True
-        return capability().jpeg and not self._wants_srgb(facts) and kernel.jpeg(data, facts, part, out, turn)
+    def _jpeg_by_kernel(
+        self, kernel: Kernel, data: BytesLike, facts: Facts, part: Box, target: tuple[Pixels, int]
+    ) -> bool:
+        """Whether the target, memory and how to turn, is filled; not so for what the kernel does not know."""
+        mine = facts.format == "jpeg" and capability().jpeg and not self._wants_srgb(facts)
+        return mine and kernel.jpeg(data, facts, part, *target)
+
+    def _resize_by_kernel(self, kernel: Kernel, view: View, out: Pixels, turn: int) -> None:
+        left, top, right, bottom = view.box
+        kernel.resize(_array(view.image), Box(left, top, right - left, bottom - top), out, turn)
 
     def _stored_part(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> Image.Image:
         """The part at its target size (width, height), as it lies in the file; mode L, RGB or RGBX."""
@@ -231,12 +237,15 @@ def _cure(backend: str | None) -> str | None:
 
 
 def _inside(box: Box, width: int, height: int) -> Box:
+    if box[0] >= 0 <= box[1] and box[2] > 0 < box[3] and box[0] + box[2] <= width and box[1] + box[3] <= height:
+        return Box(*box)
+    box = Box(*box)
     left, top = max(0.0, box.left), max(0.0, box.top)
     right, bottom = min(width, box.left + box.width), min(height, box.top + box.height)
     lost = max(left - box.left, top - box.top, box.left + box.width - right, box.top + box.height - bottom)
     if not (lost < _SLACK and right > left and bottom > top):
         raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
-    return box if not lost else Box(left, top, right - left, bottom - top)
+    return Box(left, top, right - left, bottom - top)
 
 
 def _write(image: Image.Image, out: Pixels) -> None:
