@@ -4,5 +4,6 @@ from loaders.torch.dataset import ShardDataset
 from loaders.torch.device import to_device
 from loaders.torch.loader import ShardLoader
 from loaders.torch.normalize import Normalize
+from loaders.torch.stream import StreamLoader
 
-__all__ = ["Normalize", "ShardDataset", "ShardLoader", "to_device"]
+__all__ = ["Normalize", "ShardDataset", "ShardLoader", "StreamLoader", "to_device"]

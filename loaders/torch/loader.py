@@ -20,7 +20,7 @@ from loaders.selection import Selection, Urls
 from loaders.slab import Allocate, plain_memory
 from wds_tools.pictures.options import Pictures
 
-__all__ = ["ShardLoader", "as_tensors", "world_of_torch"]
+__all__ = ["ShardLoader", "as_tensors", "pinned_memory", "world_of_torch"]
 
 
 def world_of_torch(otherwise: Callable[[], tuple[int, int]]) -> tuple[int, int]:
@@ -30,7 +30,8 @@ def world_of_torch(otherwise: Callable[[], tuple[int, int]]) -> tuple[int, int]:
     return otherwise()
 
 
-def _pinned_memory(nbytes: int) -> Any:
+def pinned_memory(nbytes: int) -> Any:
+    """Page-locked memory, for copies to a CUDA device."""
     return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
 
 
@@ -119,7 +120,7 @@ class ShardLoader(NumpyLoader):
         return world_of_torch(super()._resolve_world)
 
     def _allocator(self) -> Allocate:
-        return _pinned_memory if self.pin_memory else plain_memory
+        return pinned_memory if self.pin_memory else plain_memory
 
     def _present(self, batch: Any) -> Any:
         return as_tensors(batch)

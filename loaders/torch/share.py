@@ -6,7 +6,7 @@ tensor lives. So twenty small columns and a hundred kept batches end at `ulimit 
 
     pictures         are decoded straight into anonymous shared memory (memfd), one region a picture column, whose pages
                      are reserved first, so that a lack of memory is an error where it occurs
-    other tensors    go into one block: up to 64 KiB inside the message itself, else in one region more
+    other tensors    go as one block: up to 64 KiB inside the message itself, else in one region more
     lists, strings   are pickled as ever
 
 and the parent maps the regions and closes their descriptors at once. What it gets are ordinary private tensors that
@@ -22,7 +22,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import context, reduction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +143,11 @@ def shared_memory(nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 class SharedBatch(Batch):
-    """A batch in a worker: pickles as the module says, and arrives as a plain `Batch`."""
+    """A batch in a worker: pickles as the module says, and arrives as a plain `Batch`.
+
+    Pickling runs in a thread of the queue, where an exception would lose the batch without a word: so whatever can fail
+    was done before, by `shared`.
+    """
 
     __slots__ = ()
 
@@ -151,8 +155,8 @@ class SharedBatch(Batch):
         return _received, (self._fields, *_packed(tuple(self)))
 
 
-class _Placed(NamedTuple):
-    """A tensor's place in one of the sources."""
+class _Place(NamedTuple):
+    """Where a tensor lies in one of the sources."""
 
     source: int
     offset: int
@@ -160,11 +164,22 @@ class _Placed(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
+    def of(self, source: torch.Tensor) -> torch.Tensor:
+        if 0 in self.shape:
+            return torch.empty(0, dtype=self.dtype).as_strided(self.shape, self.stride)
+        last = sum((n - 1) * step for n, step in zip(self.shape, self.stride, strict=True))
+        data = source[self.offset : self.offset + (last + 1) * self.dtype.itemsize]
+        return data.view(self.dtype).as_strided(self.shape, self.stride)
+
 
 def shared(value: Any) -> Any:
-    """The same batch, or structure of tensors, in memory that can cross to another process."""
+    """The same batch, or structure of tensors, in memory that can cross to another process.
+
+    Raises:
+        UnavailableError: there is not enough of it.
+    """
     if isinstance(value, Batch):
-        return batch_of(value._fields, tuple(value), base=SharedBatch)
+        return batch_of(value._fields, _in_regions(tuple(value)), base=SharedBatch)
     if isinstance(value, torch.Tensor):
         return _moved(value) if _plain(value) and value.numel() else value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -174,8 +189,14 @@ def shared(value: Any) -> Any:
     return {key: shared(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
-def _plain(value: torch.Tensor) -> bool:
+def _plain(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
     return value.device.type == "cpu" and value.layout == torch.strided and not value.requires_grad
+
+
+def _region_of(value: torch.Tensor) -> Region | None:
+    return _REGIONS.get(value.untyped_storage().data_ptr())
 
 
 def _moved(value: torch.Tensor) -> torch.Tensor:
@@ -195,49 +216,59 @@ def _strides(value: torch.Tensor) -> tuple[int, ...]:
     return tuple(torch.empty_like(value, device="meta").stride())
 
 
+def _laid_out(columns: Sequence[Any], source: int) -> tuple[dict[int, _Place], int]:
+    """Places, one behind the other, for the tensors that lie in no region; and the bytes they take."""
+    places, at = {}, 0
+    for number, value in enumerate(columns):
+        if _plain(value) and _region_of(value) is None:
+            places[number] = _Place(source, at, value.dtype, tuple(value.shape), _strides(value))
+            at += -(-value.numel() * value.element_size() // _ALIGNMENT) * _ALIGNMENT
+    return places, at
+
+
+def _in_regions(columns: tuple[Any, ...]) -> list[Any]:
+    """The columns, with tensors that are too large for a message moved to a region."""
+    moved = list(columns)
+    places, nbytes = _laid_out(columns, 0)
+    if nbytes > _INLINE_BYTES:
+        block = torch.from_numpy(shared_memory(nbytes))
+        for number, place in places.items():
+            moved[number] = place.of(block).copy_(columns[number])
+    return moved
+
+
 def _packed(columns: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     """The sources, and for each column its place in one of them, or itself."""
+    packed: list[Any] = list(columns)
     sources: list[Any] = []
-    places: list[Any] = list(columns)
-    loose: list[int] = []
+    known: dict[int, int] = {}  # by address
     for number, value in enumerate(columns):
-        if not isinstance(value, torch.Tensor) or not _plain(value):
-            continue
-        region = _REGIONS.get(value.untyped_storage().data_ptr())
-        if region is None:
-            loose.append(number)
-        else:
+        region = _region_of(value) if _plain(value) else None
+        if region is not None:
+            if region.address not in known:
+                known[region.address] = len(sources)
+                sources.append(_sent(region))
             offset = int(value.storage_offset()) * value.element_size()
-            places[number] = _Placed(len(sources), offset, value.dtype, tuple(value.shape), tuple(value.stride()))
-            sources.append((reduction.DupFd(region.descriptor), region.nbytes))
-    if loose:
-        _pack_loose(columns, loose, sources, places)
-    return sources, places
+            place = (known[region.address], offset, value.dtype, tuple(value.shape), tuple(value.stride()))
+            packed[number] = _Place(*place)
+    places, nbytes = _laid_out(columns, len(sources))
+    block = torch.zeros(nbytes, dtype=torch.uint8)
+    for number, place_ in places.items():
+        place_.of(block).copy_(columns[number])
+        packed[number] = place_
+    return [*sources, block.numpy().tobytes()], packed
 
 
-def _pack_loose(columns: tuple[Any, ...], loose: list[int], sources: list[Any], places: list[Any]) -> None:
-    """Copy these tensors into one block."""
-    at = 0
-    for number in loose:
-        value = columns[number]
-        places[number] = _Placed(len(sources), at, value.dtype, tuple(value.shape), _strides(value))
-        at += -(-value.numel() * value.element_size() // _ALIGNMENT) * _ALIGNMENT
-    region = Region(at) if at > _INLINE_BYTES else None
-    block = torch.from_numpy(region.array() if region else np.zeros(at, dtype=np.uint8))
-    for number in loose:
-        _tensor(block, places[number]).copy_(columns[number])
-    sources.append((reduction.DupFd(region.descriptor), region.nbytes) if region else block.numpy().tobytes())
+def _sent(region: Region) -> Any:
+    try:
+        return reduction.DupFd(region.descriptor), region.nbytes
+    except OSError:  # no descriptor left
+        return region.array().tobytes()
 
 
-def _tensor(source: torch.Tensor, place: _Placed) -> torch.Tensor:
-    last = sum((n - 1) * step for n, step in zip(place.shape, place.stride, strict=True))
-    nbytes = 0 if 0 in place.shape else (last + 1) * place.dtype.itemsize
-    return source[place.offset : place.offset + nbytes].view(place.dtype).as_strided(place.shape, place.stride)
-
-
-def _received(names: tuple[str, ...], sources: list[Any], places: list[Any]) -> Any:
+def _received(names: tuple[str, ...], sources: list[Any], packed: list[Any]) -> Any:
     tensors = [_source(source) for source in sources]
-    columns = [_tensor(tensors[p.source], p) if isinstance(p, _Placed) else p for p in places]
+    columns = [value.of(tensors[value.source]) if isinstance(value, _Place) else value for value in packed]
     return batch_of(names, columns)
 
 

@@ -32,9 +32,11 @@ def seed_generators(*place: int) -> None:
 def limit_threads() -> None:
     """One thread for OpenCV, unless somebody set another number than its default.
 
-    torch has one already: DataLoader sets that before `worker_init_fn`, which may say otherwise.
+    torch has one already: DataLoader sets that before `worker_init_fn`, which may say otherwise. OpenCV takes 0 for
+    "in the calling thread". With 1 it would also end its pool, and wait for ever for threads that a fork left behind in
+    the parent (seen with 5.0).
     """
     os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")  # where it is first imported by a transform
     cv2 = sys.modules.get("cv2")
     if cv2 is not None and cv2.getNumThreads() == cv2.getNumberOfCPUs() != 1:
-        cv2.setNumThreads(1)
+        cv2.setNumThreads(0)
