@@ -13,6 +13,8 @@ from benchmarks.first_batch import first_batch
 from benchmarks.material import DEFAULT_FOLDER, Material, prepare
 from benchmarks.memory import memory
 from benchmarks.raw import raw
+from benchmarks.scale import scale
+from benchmarks.shuffle import shuffle
 from benchmarks.table import Row, environment, text, write_json
 from benchmarks.timing import Watch
 from benchmarks.write import write
@@ -23,6 +25,8 @@ BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
     "write": write,
     "first_batch": first_batch,
     "memory": memory,
+    "shuffle": shuffle,
+    "scale": scale,
 }
 RESULTS = Path(__file__).parent / "results"
 COUNT, QUICK_COUNT = 4000, 256
