@@ -176,6 +176,6 @@ class Resize:
 class Mask:
     """A picture whose values are labels: cropped as the sample's other picture is, but to the nearest value.
 
-    Values keep their meaning: palette indices stay indices, 16 bits stay 16 bits. In the batch a mask is (N, H, W). Where
-    no other picture has a crop, a mask keeps its own size.
+    Values keep their meaning: palette indices stay indices, 16 bits stay 16 bits. In the batch a mask is (N, H, W).
+    Where no other picture has a crop, a mask keeps its own size.
     """
