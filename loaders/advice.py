@@ -16,7 +16,7 @@ import numpy as np
 from loaders.forecast import Run
 from loaders.lanes import nearest_lanes
 from loaders.plan import Ints, Plan, block_samples
-from loaders.quality import Batches, Drift, Mixing, batches_of_plan, drift, mixing
+from loaders.quality import ROUNDS, Batches, Drift, Mixing, batches_of_plan, drift, mixing
 from wds_tools.dataset import Dataset
 from wds_tools.labels import read_labels
 
@@ -94,9 +94,10 @@ def judge(run: Run, batches: Batches, *, labels: str | None = None) -> Judgement
         labels: the field with the class; all labels of the dataset are read unless they were before.
     """
     samples = run.plan.samples
+    rounds = ROUNDS if batches.samples.size <= 1 << 18 else ROUNDS // 2  # of more samples fewer tell as much
     sources = sources_of(run.dataset, labels)
-    mixings = tuple(mixing(batches, each.source_of, of=each.of, samples=samples) for each in sources)
-    places = drift(batches, samples=samples)
+    mixings = tuple(mixing(batches, each.source_of, of=each.of, samples=samples, rounds=rounds) for each in sources)
+    places = drift(batches, samples=samples, rounds=rounds)
     # In dataset order nothing is to be mixed; of shuffled shards any order mixes, unless the classes say otherwise.
     settled = not run.plan.shuffle or (labels is None and run.dataset.shuffled is True)
     measured = Judgement(
@@ -159,12 +160,13 @@ def proposals(run: Run, source_of: Callable[[Ints], Ints]) -> tuple[Proposal, ..
 
 
 def _others(plan: Plan, world_size: int) -> Iterator[Plan]:
-    shorter = max(1, plan.block // 4)
+    shortest = block_samples(plan.samples, plan.bytes, lanes=plan.lanes, block_bytes=1)  # of so many samples
+    shorter = max(shortest, plan.block // 4)
     more = nearest_lanes(4 * plan.lanes, world_size)
     if shorter < plan.block:
         yield replace(plan, block=shorter)
     if more <= plan.samples // 2:
-        block = max(1, min(plan.block, plan.samples // (4 * more)))
+        block = max(shortest, min(plan.block, plan.samples // (4 * more)))
         yield replace(plan, lanes=more, block=block)
         if min(shorter, block) < block:
             yield replace(plan, lanes=more, block=min(shorter, block))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from loaders import plan as plan_module
 from loaders.advice import judge
 from loaders.forecast import Run
 from loaders.plan import Plan
@@ -87,3 +88,14 @@ def test_in_dataset_order_nothing_is_judged(dataset: Dataset) -> None:
 def test_one_shard_is_told_apart_by_runs(tmp_path: Path) -> None:
     found = judged(run_of(dataset := write(tmp_path, shuffled=True, shards=1), plan_of(dataset, lanes=8)))
     assert [mixing.of for mixing in found.mixings] == ["runs"]
+
+
+def test_what_is_proposed_can_be_had(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As with 20 million samples, whose blocks have two at least.
+    monkeypatch.setattr(plan_module, "MAX_BLOCKS", SAMPLES // 3)
+    run = run_of(dataset, plan_of(dataset, lanes=8))
+    found = judged(run, labels="cls").proposals
+    assert found
+    for proposal in found:
+        assert proposal.block >= 4
+        assert plan_of(dataset, lanes=proposal.lanes, block_bytes=proposal.block_bytes).block == proposal.block
