@@ -436,6 +436,23 @@ def test_torch_takes_a_mix(folders: tuple[str, str, str]) -> None:
         assert [batch.cls.tolist() for batch in ours] == [batch.cls.tolist() for batch in arrays]
 
 
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
+def test_workers_of_torch_make_the_batches_of_a_mix(folders: tuple[str, str, str], workers: int) -> None:
+    from torch.utils.data import DataLoader
+
+    from loaders.torch import ShardDataset
+
+    options: Any = {"batch_size": 12, "fields": ("cls",), "lanes": 12}
+    urls = mix([(folders[0], 2), (folders[1], 1)])
+    context = "spawn" if workers else None
+    made = DataLoader(
+        ShardDataset(urls, **options), batch_size=None, num_workers=workers, multiprocessing_context=context
+    )
+    with ShardLoader(urls, **options) as arrays:
+        for _ in range(2):
+            assert [batch.cls.tolist() for batch in made] == [batch.cls.tolist() for batch in arrays]
+
+
 def test_a_mix_of_mixes(folders: tuple[str, str, str]) -> None:
     inner = mix([(folders[1], 1), (folders[2], 1)])
     with loader_of(mix([(folders[0], 2), (inner, 2)], stop=48)) as loader:
