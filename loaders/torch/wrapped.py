@@ -20,19 +20,23 @@ __all__ = ["check_caller"]
 def check_caller() -> None:
     """Raise UsageError where the calls that led here shard again, or collate batches into batches."""
     frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "accelerate.data_loader":
-            raise UsageError(
-                "Accelerate's prepare shards this DataLoader once more, so that each rank would see a part of rank 0's "
-                "share only",
-                cure="Give it a loaders.torch.ShardLoader, which it leaves alone, or keep this DataLoader from it.",
-            )
-        _check_fetcher(frame)
-        frame = frame.f_back
+    try:
+        while frame is not None:
+            _check(frame)
+            frame = frame.f_back
+    finally:
+        del frame  # or an error's traceback and the frames would keep each other alive, and with them the DataLoader
 
 
-def _check_fetcher(frame: FrameType) -> None:
-    if frame.f_globals.get("__name__") == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
+def _check(frame: FrameType) -> None:
+    module = frame.f_globals.get("__name__")
+    if module == "accelerate.data_loader":
+        raise UsageError(
+            "Accelerate's prepare shards this DataLoader once more, so that each rank would see a part of rank 0's "
+            "share only",
+            cure="Give it a loaders.torch.ShardLoader, which it leaves alone, or keep this DataLoader from it.",
+        )
+    if module == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
         raise UsageError(
             "the DataLoader makes batches, and a ShardDataset gives whole batches already",
             cure="Pass DataLoader(dataset, batch_size=None, num_workers=...).",

@@ -10,6 +10,7 @@ import random
 import resource
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from torch.utils.data.distributed import DistributedSampler
 from loaders import Mask, RandomResizedCrop, Reading
 from loaders.torch import ShardDataset, ShardLoader
 from tests.builders import picture, write_labels, write_pictures, write_shard
-from wds_tools.errors import StateError, TooFewSamplesError, UsageError
+from wds_tools.errors import FieldError, ShardstreamError, StateError, TooFewSamplesError, UsageError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # more workers than this machine has cores
@@ -458,18 +459,31 @@ def test_a_small_dev_shm_serves_and_where_it_cannot_the_error_names_it(pictures:
 # Errors
 
 
+def error_of(loader: DataLoader[Any]) -> ShardstreamError:
+    with pytest.raises(ShardstreamError) as caught:
+        list(loader)
+    # torch's iterator stands in the traceback and in a cycle with it; left to the garbage collector, it waits five
+    # seconds for each worker.
+    traceback.clear_frames(caught.tb)
+    return caught.value
+
+
 def test_errors_reach_the_parent_by_their_class_and_with_the_cure(labels: str, tmp_path: Path) -> None:
-    with pytest.raises(TooFewSamplesError, match=r"83 samples.*global batch of 800"):
-        list(data_loader(dataset_of(labels, batch_size=800), 2))
+    error = error_of(data_loader(dataset_of(labels, batch_size=800), 2))
+    assert isinstance(error, TooFewSamplesError)
+    assert "83 samples, less than one global batch of 800" in str(error)
     write_shard(tmp_path / "a.tar", [(f"k{i}", {"cls": b"x" if i == 5 else b"1"}) for i in range(40)])
-    with pytest.raises(ValueError, match=r"key k5, field cls.*on_error=\"skip\""):
-        list(data_loader(dataset_of(str(tmp_path)), 2))
+    error = error_of(data_loader(dataset_of(str(tmp_path)), 2))
+    assert isinstance(error, FieldError)
+    assert "key k5, field cls" in str(error)
+    assert 'on_error="skip"' in str(error)
 
 
-def test_a_data_loader_that_makes_batches_is_refused(labels: str) -> None:
-    for workers in (0, 2):
-        with pytest.raises(UsageError, match=r"batch_size=None"):
-            next(iter(DataLoader(dataset_of(labels), batch_size=4, num_workers=workers)))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_that_makes_batches_is_refused(labels: str, workers: int) -> None:
+    error = error_of(DataLoader(dataset_of(labels), batch_size=4, num_workers=workers))
+    assert isinstance(error, UsageError)
+    assert "DataLoader(dataset, batch_size=None" in str(error)
 
 
 def test_a_sampler_is_refused_by_torch(labels: str) -> None:
