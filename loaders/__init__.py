@@ -2,6 +2,7 @@
 
 loaders.ShardLoader          numpy batches
 loaders.torch.ShardLoader    torch batches
+loaders.StreamLoader         batches from what cannot be indexed: compressed shards, commands, standard input
 loaders.samples              raw samples, one after the other
 loaders.open                 random access
 loaders.mix                  several datasets as one, in stated proportions
@@ -15,6 +16,7 @@ from loaders.mix import mix
 from loaders.random_access import open
 from loaders.raw import samples
 from loaders.read import Reading
+from loaders.stream import StreamLoader
 from wds_tools.pictures.options import Pictures
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Reading",
     "Resize",
     "ShardLoader",
+    "StreamLoader",
     "balanced",
     "mix",
     "open",

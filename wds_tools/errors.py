@@ -4,6 +4,7 @@
     ├── UsageError (ValueError)              the caller's: an option, a url, a state, a value to write
     │   ├── NoShardsError (FileNotFoundError)    urls that match nothing
     │   ├── TooFewSamplesError                   less than one global batch
+    │   ├── LengthUnknownError (TypeError)       a length that nobody stated
     │   ├── StateError                           a state of another dataset or plan
     │   ├── KeyRefusedError                      a key that the writer does not take
     │   ├── FieldRefusedError (TypeError)        a field or value that the writer cannot encode
@@ -47,6 +48,7 @@ __all__ = [
     "GroupingError",
     "HeaderError",
     "KeyRefusedError",
+    "LengthUnknownError",
     "ListingError",
     "MemberError",
     "MissingFieldError",
@@ -149,6 +151,10 @@ class NoShardsError(UsageError, FileNotFoundError):
 
 class TooFewSamplesError(UsageError):
     """The dataset has fewer samples than one global batch, or a rank would have nothing to do."""
+
+
+class LengthUnknownError(UsageError, TypeError):
+    """The length of what has none before it has been read."""
 
 
 class StateError(UsageError):

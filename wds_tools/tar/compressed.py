@@ -46,7 +46,7 @@ def compression(source: Source) -> str | None:
 
 
 class _Stream(Protocol):
-    def readinto(self, buffer: Any, /) -> int | None: ...
+    def readinto1(self, buffer: Any, /) -> int: ...
     def close(self) -> None: ...
 
 
@@ -70,21 +70,37 @@ class Decompressed:
         self.shows_cuts = compression != "zstd"
         self._raw = source if isinstance(source, Arriving) else _SourceStream(source)
         self._stream = self._open()
+        self._failed: Exception | None = None
 
     def readinto(self, buffer: memoryview, /) -> int:
+        """Fill the buffer, or as much of it as there is; damage is raised when all that lies before has been given."""
+        filled = 0
         try:
-            return self._stream.readinto(buffer) or 0
-        except ShardstreamError:
-            raise  # the source's own, already said well
-        except EOFError as error:
-            raise TruncatedShardError(
+            while self._failed is None and filled < len(buffer) and (count := self._stream.readinto1(buffer[filled:])):
+                filled += count
+        except Exception as error:  # noqa: BLE001 - raised below, or by the next call
+            self._failed = error.with_traceback(None)  # whose frames would hold this stream
+        if self._failed is not None and not filled:
+            raise self._translated(self._failed)
+        return filled
+
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, ShardstreamError):
+            return error  # the source's own, already said well
+        translated: ShardError | None = None
+        if isinstance(error, EOFError):
+            translated = TruncatedShardError(
                 f"the {self.compression} data end too early, at byte {self._raw.tell()}",
                 url=self.url,
                 offset=self._raw.tell(),
                 cure="It was cut while it was copied or written: copy it again.",
-            ) from error
-        except _damages() as error:
-            raise self._damaged(error) from error
+            )
+        elif isinstance(error, _damages()):
+            translated = self._damaged(error)
+        if translated is None:
+            return error
+        translated.__cause__ = error
+        return translated
 
     def close(self) -> None:
         self._stream.close()
