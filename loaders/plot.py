@@ -14,6 +14,7 @@ import numpy as np
 from loaders.plan import Ints
 from loaders.quality import Batches, distinct
 from wds_tools.errors import UsageError
+from wds_tools.permutation import permutation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,27 +80,38 @@ def _sources(batches: Batches, source_of: Callable[[Ints], Ints]) -> Ints:
 
 
 def _scatter(axes: Axes, batches: Batches, samples: int, title: str, color: str) -> None:
-    places, numbers = batches.positions().reshape(-1), batches.samples.reshape(-1)
-    step = max(1, len(places) // _DOTS)
-    # Whole stretches and not single samples, so that runs of neighbours stay visible as lines.
-    run = max(1, min(len(places), 200))
-    chosen = (np.arange(0, len(places), run * step)[:, None] + np.arange(run)).reshape(-1)
-    chosen = chosen[chosen < len(places)]
-    axes.scatter(places[chosen], numbers[chosen], s=1.2, alpha=0.5, linewidths=0, color=color, rasterized=True)
-    axes.set(title=title, xlabel="place in the epoch", ylabel="sample of the dataset")
-    axes.set(xlim=(0, batches.of * batches.samples.shape[-1]), ylim=(0, samples))
-    _thousands(axes)
+    numbers = batches.samples.reshape(-1)
+    chosen = permutation(len(numbers), (0, 0))[:_DOTS]  # at random: regular steps would show patterns of their own
+    axes.scatter(chosen, numbers[chosen], s=1.2, alpha=0.5, linewidths=0, color=color, rasterized=True)
+    axes.set(title=title, xlabel=f"place in the epoch{_of_stretches(batches)}", ylabel="sample of the dataset")
+    axes.set(xlim=(0, len(numbers)), ylim=(0, samples))
+    _part(axes, batches, batches.samples.shape[1] * batches.samples.shape[2])
+    _short_numbers(axes)
 
 
 def _along(axes: Axes, batches: Batches, ours: Ints, perfect: Ints, *, of: str) -> None:
-    numbers = (batches.first[:, None] + np.arange(batches.samples.shape[1])).reshape(-1)
     for values, color, label in ((perfect, _PERFECT, "perfect shuffle"), (ours, _OURS, "this order")):
-        axes.scatter(numbers, values, s=6, alpha=0.6, linewidths=0, color=color, rasterized=True)
+        axes.scatter(range(len(values)), values, s=6, alpha=0.6, linewidths=0, color=color, rasterized=True)
         axes.axhline(float(values.mean()), color=color, label=f"{label}: {values.mean():.1f}, worst {values.min()}")
-    axes.set(title=f"different {of} in a batch of {batches.samples.shape[-1]:,}", xlabel="batch of the epoch")
-    axes.set_ylim(0, max(int(ours.max()), int(perfect.max())) * 1.1 + 1)
-    axes.legend(loc="lower right")
-    _thousands(axes)
+    axes.set(title=f"different {of} in a batch of {batches.samples.shape[-1]:,}")
+    axes.set(xlabel=f"batch of the epoch{_of_stretches(batches)}")
+    axes.set(xlim=(0, max(1, len(ours))), ylim=(0, max(int(ours.max()), int(perfect.max())) * 1.1 + 1))
+    _part(axes, batches, batches.samples.shape[1])
+    axes.legend(loc="center right")
+    _short_numbers(axes)
+
+
+def _of_stretches(batches: Batches) -> str:
+    """What to say where not the whole epoch is shown."""
+    stretches, length, _ = batches.samples.shape
+    return (
+        "" if batches.looked_at == batches.of else f", {stretches} stretches of {length} batches out of {batches.of:,}"
+    )
+
+
+def _part(axes: Axes, batches: Batches, width: int) -> None:
+    for stretch in range(1, batches.samples.shape[0]):
+        axes.axvline(stretch * width, color="0.75", linewidth=0.7, zorder=0)
 
 
 def _counts(axes: Axes, ours: Ints, perfect: Ints, *, of: str, ranks: int) -> None:
@@ -113,11 +125,13 @@ def _counts(axes: Axes, ours: Ints, perfect: Ints, *, of: str, ranks: int) -> No
         axes.hist(values, bins=edges, weights=weights, color=color, alpha=0.6, label=f"{label}: {values.mean():.1f}")
     axes.set(title=f"different {of} in one rank's batch, {ranks} ranks", xlabel=of, ylabel="% of the ranks' batches")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(0, 1.3 * axes.get_ylim()[1])  # room for the legend
     axes.legend(loc="upper left")
 
 
-def _thousands(axes: Axes) -> None:
-    from matplotlib.ticker import StrMethodFormatter
+def _short_numbers(axes: Axes) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(6, integer=True))
+        axis.set_major_formatter(EngFormatter(sep=""))
