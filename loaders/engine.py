@@ -197,13 +197,14 @@ class Engine(Generic[J, S]):
             self._chunks.put((entry, low, min(low + job.chunk, job.slots)))
 
     def _serve(self) -> None:
-        state = self._state()
+        state: S | None = None
         while (chunk := self._chunks.get()) is not None:
             entry, low, high = chunk
             del chunk
             job = entry.job
             try:
                 if low < high and job.error is None and not entry.run.dropped:
+                    state = state if state is not None else self._state()
                     self._work(job, low, high, state)
             except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
                 job.error = job.error or error

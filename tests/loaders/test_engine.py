@@ -115,6 +115,18 @@ def test_an_error_of_finishing_is_raised() -> None:
     engine.close()
 
 
+def test_an_error_of_a_threads_own_state_is_raised_and_not_waited_for() -> None:
+    def no_state() -> list[int]:
+        raise MemoryError("scratch")
+
+    engine: Engine[Squares, list[int]] = Engine(work, no_state, threads=2, ahead=2)
+    engine.start(Squares(number, 5) for number in itertools.count())
+    for _ in range(3):
+        with pytest.raises(MemoryError, match="scratch"):
+            engine.take()
+    engine.close()
+
+
 def test_starting_anew_drops_what_was_begun() -> None:
     engine = engine_of()
     for first in (0, 100, 200):
