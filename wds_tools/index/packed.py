@@ -6,7 +6,7 @@ forked worker ends up with its own copy of all of them, and a spawned one unpick
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -40,6 +40,12 @@ class PackedStrings(Sequence[str]):
         if not 0 <= at < len(self):
             raise IndexError(f"{at} of {len(self)} strings")
         return self._text[self._ends[at] : self._ends[at + 1]].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        text, begin = self._text, 0
+        for end in self._ends[1:].tolist():
+            yield text[begin:end].decode("utf-8", "surrogatepass")
+            begin = end
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PackedStrings):
