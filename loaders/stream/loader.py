@@ -42,11 +42,9 @@ class StreamLoader:
     - Order is a function of seed, epoch, rank, world size, shards and options: repeatable, but another world size
       gives another order.
     - Samples mix within `shuffle_bytes` of `interleave` shards. Class-sorted shards stay sorted in part.
-    - A state resumes exactly, but by reading up to its place again, with the same shards, world size and options
-      only.
+    - A state resumes exactly, but by reading up to its place again, and with the same world size and options only.
 
-    Batches, decoding, fields and on_error are those of ShardLoader. Iterating gives one epoch, the next iteration the
-    next epoch, `set_epoch` overrides; when an epoch ends or is broken off, its threads, descriptors and commands end.
+    All else is as with ShardLoader. When an epoch ends or is broken off, its threads, descriptors and commands end.
 
     Args:
         urls: as for ShardLoader; also "-" (standard input, once) and, with allow_pipe, "pipe:COMMAND" (its output is a
@@ -60,10 +58,10 @@ class StreamLoader:
         shuffle_bytes: encoded bytes that the shuffle buffer holds; more mixes better. None means 128 MiB.
         interleave: shards that are open at once, a sample from each in turn. None means 8, and 1 without shuffle.
         epoch_samples: how many samples an epoch has, over all ranks; rounded down to whole batches of all ranks. None
-            takes what is there, which is for one rank only, and has no `len`.
+            takes what is there: for one rank only, without `len`.
         tail: without epoch_samples, "drop" leaves out a last batch that is not full, "exact" gives it short.
-        on_error: "raise"; or "skip" to replace a bad sample by another one near it in the stream (under tail="exact"
-            to leave it out), and to leave out the rest of a damaged shard. What cannot be had is always raised.
+        on_error: "raise"; or "skip" to replace a bad sample by one near it (under tail="exact" to leave it out), and
+            to leave out the rest of a damaged shard. What cannot be had is always raised.
         threads: decode threads; None means the cores that this process may use. One more thread reads.
         rank, world_size: of this process; None means RANK and WORLD_SIZE as torchrun sets them, else 0 and 1.
         prefetch: whole batches made ahead of the one that the caller has.
@@ -155,11 +153,7 @@ class StreamLoader:
         return self._session
 
     def __len__(self) -> int:
-        """Batches of an epoch of stated length on this rank, the same on every rank.
-
-        Raises:
-            LengthUnknownError: no length is stated; also a TypeError, so that `list(loader)` works.
-        """
+        """Batches of an epoch on each rank; LengthUnknownError, which is a TypeError too, where none is stated."""
         batches = self._begin().batches()
         if batches is None:
             raise LengthUnknownError(
@@ -170,9 +164,8 @@ class StreamLoader:
     def __iter__(self) -> Iterator[Any]:
         session = self._begin()
         if self._broken_off or session.batches(self._cursor.position) == 0:  # there is no empty epoch
-            self._cursor = Cursor(self._cursor.epoch + 1, 0)
-        self._broken_off, self._loaded = True, False
-        self._iteration += 1
+            self._cursor, self._broken_off = Cursor(self._cursor.epoch + 1, 0), False
+        self._iteration += 1  # and no more: frameworks ask for an iterator, and for another before they take a batch
         return self._iterate(session, self._iteration)
 
     def _iterate(self, session: StreamSession, iteration: int) -> Iterator[Any]:
@@ -187,7 +180,7 @@ class StreamLoader:
                     )
                 job = session.take(self._cursor)
                 self._cursor, last = job.after, job.last
-                self._broken_off = not last
+                self._broken_off, self._loaded = not last, False
                 batch = self._present(job.batch)
                 del job  # or this frame would keep the batch's memory while the caller has let it go
                 yield batch
@@ -220,8 +213,7 @@ class StreamLoader:
 
     def report(self) -> StreamReport:
         """What was done so far and where the time went."""
-        session = self._begin()
-        tally = session.tally
+        session, tally = self._begin(), self._begin().tally
         counts = session.stats.report(
             threads=self._making.threads,
             slabs_made=session.slabs.made,

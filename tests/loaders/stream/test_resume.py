@@ -39,7 +39,7 @@ def rest_of(loader: StreamLoader, state: dict[str, Any]) -> list[list[int]]:
     return batches
 
 
-@settings(max_examples=8)
+@settings(max_examples=30)
 @given(
     batch_size=st.integers(3, 30),
     shuffle=st.booleans(),
@@ -151,3 +151,17 @@ def test_breaking_off_goes_on_with_the_next_epoch(labels: str) -> None:
         for _ in loader:
             break
         assert [batch.cls.tolist() for batch in loader] == batches[10:]
+
+
+def test_asking_for_an_iterator_begins_nothing(labels: str) -> None:
+    with stream(labels) as loader:
+        batches, _ = two_epochs(loader)
+    with stream(labels) as loader:
+        iter(loader)
+        assert [batch.cls.tolist() for batch in loader] == batches[:10]
+        for _ in loader:
+            break
+        iter(loader)
+        assert loader.state_dict()["epoch"] == 2
+        iter(loader)
+        assert loader.state_dict()["epoch"] == 2
