@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.decode import decode
 from benchmarks.first_batch import first_batch
+from benchmarks.kernel import kernel
 from benchmarks.material import DEFAULT_FOLDER, Material, prepare
 from benchmarks.memory import memory
 from benchmarks.raw import raw
@@ -22,6 +23,7 @@ from benchmarks.write import write
 BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
     "raw": raw,
     "decode": decode,
+    "kernel": kernel,
     "write": write,
     "first_batch": first_batch,
     "memory": memory,

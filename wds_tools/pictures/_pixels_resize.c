@@ -281,7 +281,7 @@ static void put_pixels(uint8_t *to, ptrdiff_t to_step, int to_pixel, const uint8
 }
 
 /* `count` rows of the strip as rows (or, transposed, columns) `first`.. of the target. Rows have `outputs` pixels. */
-static void put_strip(const pixels_target *target, bool transposed, const uint8_t *strip, size_t width, int pixel,
+static void put_strip(const pixels_target *target, bool transposed, const uint8_t *strip, ptrdiff_t width, int pixel,
                       int outputs, int first, int count) {
     for (int row = 0; row < count; row++, strip += width) {
         int place = first + row;
@@ -328,6 +328,12 @@ static size_t lay_out(layout *plan, uint8_t *base, const stretch *across, const 
     return used;
 }
 
+/* Whether the box is whole pixels at their own size, and so the result a copy. */
+static bool is_copy(const stretch *side) {
+    return !side->mirror && side->length == side->outputs && side->begin == floor(side->begin) && side->begin >= 0 &&
+           side->begin + side->length <= side->inputs;
+}
+
 bool pixels_resize(pixels_memory *scratch, const pixels_source *source, const pixels_box *box,
                    const pixels_target *target, int orientation) {
     bool transposed = orientation >= 5;
@@ -337,6 +343,11 @@ bool pixels_resize(pixels_memory *scratch, const pixels_source *source, const pi
     stretch across = {box->left, box->width, source->width, wide, mirror_x};
     stretch down = {box->top, box->height, source->height, high, mirror_y};
     int pixel = source->pixel, channels = pixel == 1 ? 1 : 3;
+    if (is_copy(&across) && is_copy(&down)) {
+        const uint8_t *from = source->rows + (ptrdiff_t)box->top * source->stride + (ptrdiff_t)box->left * pixel;
+        put_strip(target, transposed, from, source->stride, pixel, wide, 0, high);
+        return true;
+    }
     layout plan;
     if (!pixels_memory_take(scratch, lay_out(&plan, NULL, &across, &down, pixel))) return false;
     lay_out(&plan, scratch->bytes, &across, &down, pixel);
@@ -348,7 +359,7 @@ bool pixels_resize(pixels_memory *scratch, const pixels_source *source, const pi
         strip_to_columns(plan.in_columns, plan.in, plan.strip_in);
         mix_columns(plan.out_columns, plan.in_columns, &plan.columns, wide, pixel);
         columns_to_strip(plan.out, plan.out_columns, plan.strip_out);
-        put_strip(target, transposed, plan.out, plan.strip_out, channels, wide, first, count);
+        put_strip(target, transposed, plan.out, (ptrdiff_t)plan.strip_out, channels, wide, first, count);
     }
     return true;
 }
