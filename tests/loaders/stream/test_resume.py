@@ -39,7 +39,7 @@ def rest_of(loader: StreamLoader, state: dict[str, Any]) -> list[list[int]]:
     return batches
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     batch_size=st.integers(3, 30),
     shuffle=st.booleans(),
