@@ -15,7 +15,8 @@ import numpy as np
 
 from loaders.forecast import Run
 from loaders.lanes import nearest_lanes
-from loaders.plan import Ints, Plan, block_samples
+from loaders.line import Ints
+from loaders.plan import Plan, block_samples
 from loaders.quality import ROUNDS, Batches, Drift, Mixing, batches_of_plan, drift, mixing
 from wds_tools.dataset import Dataset
 from wds_tools.labels import read_labels

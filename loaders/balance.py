@@ -27,7 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.draws import Purpose, key_of
-from loaders.plan import Ints, Order, Plan, Tail
+from loaders.line import Ints
+from loaders.order import Order
+from loaders.plan import Plan, Tail
 from loaders.selection import OpenedDataset, Options, PartProgress, Urls
 from wds_tools.dataset import Dataset, open_dataset
 from wds_tools.errors import UsageError

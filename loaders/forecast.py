@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from loaders.lanes import nearest_lanes, ranks_per_block
-from loaders.plan import Ints, Order, Plan, share
+from loaders.line import Ints
+from loaders.order import Order
+from loaders.plan import Plan, share
 from loaders.quality import Batches
 from loaders.read import Reading
 from wds_tools import addresses

@@ -44,7 +44,9 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.draws import Purpose, check_seed, key_of, permutation, philox, uniforms
-from loaders.plan import Ints, Tail, check_enough, count_batches, others_by_lane
+from loaders.line import Ints
+from loaders.order import others_by_lane
+from loaders.plan import Tail, check_enough, count_batches
 from loaders.selection import AnyOrder, AnyPlan, PartProgress
 from wds_tools.errors import UsageError
 

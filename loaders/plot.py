@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loaders.plan import Ints
+from loaders.line import Ints
 from loaders.quality import Batches, distinct
 from wds_tools.errors import UsageError
 from wds_tools.permutation import permutation

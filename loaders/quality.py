@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from loaders.plan import Ints
+from loaders.line import Ints
 from loaders.selection import AnyOrder, AnyPlan
 from wds_tools.permutation import permutation
 

@@ -16,7 +16,8 @@ from loaders import draws as random_draws
 from loaders.crops import DRAW_STEPS
 from loaders.fields import FieldSpec
 from loaders.job import CHUNK, BatchJob, Cursor
-from loaders.plan import Ints, share
+from loaders.line import Ints
+from loaders.plan import share
 from loaders.recipe import Recipe
 from loaders.selection import AnyOrder, AnyPlan
 from loaders.slab import Slabs

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, Ints, Plan, Tail, block_samples
+from loaders.line import Ints
+from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, Plan, Tail, block_samples
 from wds_tools.dataset import Dataset, open_dataset
 
 __all__ = [

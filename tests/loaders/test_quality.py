@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, Ints, Plan, block_samples
+from loaders.line import Ints
+from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, Plan, block_samples
 from loaders.quality import (
     Batches,
     Drift,
