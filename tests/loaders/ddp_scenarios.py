@@ -116,13 +116,14 @@ def train(folder: Path) -> Any:
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    before = [float(p.detach()) for p in model.parameters()]
     with ShardLoader(str(folder / "uneven"), batch_size=8, fields=("cls",), tail="pad", threads=1) as loader:
         for _ in range(2):
             for batch in loader:
                 optimizer.zero_grad()
                 (model(batch.cls[:, None] / 237) - 1).square().mean().backward()
                 optimizer.step()
-    return {"weights": [float(p.detach()) for p in model.parameters()]}
+    return {"before": before, "after": [float(p.detach()) for p in model.parameters()]}
 
 
 def raise_on_rank_1(folder: Path) -> Any:
