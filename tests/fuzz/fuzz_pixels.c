@@ -119,6 +119,11 @@ static void draw_box(pixels_part *part) {
 static pixels_status decode(pixels_jpeg *jpeg, pixels_memory *memory, const uint8_t *guard, const text *input,
                             pixels_part *part) {
     int orientation = 1 + (int)draw(8), wide = 1 + (int)draw(draw(4) ? 40 : 300), high = 1 + (int)draw(40);
+    if (!draw(8) && part->box.width < 300 && part->box.height < 300) { /* the box at its own size, a copy */
+        wide = (int)(orientation >= 5 ? part->box.height : part->box.width);
+        high = (int)(orientation >= 5 ? part->box.width : part->box.height);
+        if (!wide || !high) wide = high = 1;
+    }
     part->wide = orientation >= 5 ? high : wide;
     part->high = orientation >= 5 ? wide : high;
     uint8_t *exact = (uint8_t *)guard - input->size, *out = malloc((size_t)wide * (size_t)high * 3);

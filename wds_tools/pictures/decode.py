@@ -150,10 +150,12 @@ class Decoder:
         if self._kernel and self._jpeg_by_kernel(self._kernel, data, facts, part, (out, turn)):
             return out
         with translated(facts.format):
-            if self._kernel and facts.format != "jpeg":
-                self._resize_by_kernel(self._kernel, self._cut(data, facts, part, stored), out, turn)
+            view, profile = self._stored(data, facts, part, stored)
+            if self._kernel and profile is None:
+                _resize_by_kernel(self._kernel, view, out, turn)
             else:
-                _write(turned(self._stored_part(data, facts, part, stored), turn), out)
+                small = resized(view.image, stored, view.box)
+                _write(turned(small if profile is None else in_srgb(small, profile, self.notes), turn), out)
         return out
 
     def decode_mask(
@@ -208,25 +210,19 @@ class Decoder:
         self, kernel: Kernel, data: BytesLike, facts: Facts, part: Box, target: tuple[Pixels, int]
     ) -> bool:
         """Whether the target, memory and how to turn, is filled; not so for what the kernel does not know."""
-        mine = facts.format == "jpeg" and capability().jpeg and not self._wants_srgb(facts)
-        return mine and kernel.jpeg(data, facts, part, *target)
+        may = facts.format == "jpeg" and capability().jpeg and not self._wants_srgb(facts)
+        return may and kernel.jpeg(data, facts, part, *target)
 
-    def _resize_by_kernel(self, kernel: Kernel, view: View, out: Pixels, turn: int) -> None:
-        left, top, right, bottom = view.box
-        kernel.resize(_array(view.image), Box(left, top, right - left, bottom - top), out, turn)
+    def _stored(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> tuple[View, bytes | None]:
+        """The part, as it lies in the file, before it is resized to a target (width, height); mode L, RGB or RGBX.
 
-    def _stored_part(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> Image.Image:
-        """The part at its target size (width, height), as it lies in the file; mode L, RGB or RGBX."""
+        And the colour profile from which it is to be converted afterwards; None where it is not.
+        """
         if self.backend != "pillow" and _HAS_SIMPLEJPEG and turbo.knows(facts):
             view = turbo.decoded(data, facts, part, target, self._scratch)
             if view is not None:
-                small = resized(view.image, target, view.box)
-                return in_srgb(small, icc_profile(data, facts.scan), self.notes) if self._wants_srgb(facts) else small
-        view = self._cut(data, facts, part, target)
-        return resized(view.image, target, view.box)
-
-    def _cut(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> View:
-        return cut_by_pillow(data, facts, part, target, options=self.options, notes=self.notes)
+                return view, icc_profile(data, facts.scan) if self._wants_srgb(facts) else None
+        return cut_by_pillow(data, facts, part, target, options=self.options, notes=self.notes), None
 
     def _wants_srgb(self, facts: Facts) -> bool:
         return self.options.icc == "srgb" and facts.icc
@@ -246,6 +242,12 @@ def _inside(box: Box, width: int, height: int) -> Box:
     if not (lost < _SLACK and right > left and bottom > top):
         raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
     return Box(left, top, right - left, bottom - top)
+
+
+def _resize_by_kernel(kernel: Kernel, view: View, out: Pixels, turn: int) -> None:
+    left, top, right, bottom = view.box
+    pixels = _array(view.image) if view.pixels is None else view.pixels
+    kernel.resize(pixels, Box(left, top, right - left, bottom - top), out, turn)
 
 
 def _write(image: Image.Image, out: Pixels) -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -19,10 +22,11 @@ __all__ = ["View", "hull", "nearest", "resized", "scale_for"]
 
 
 class View(NamedTuple):
-    """The pixels around a box: the image, and the box in it as left, top, right, bottom."""
+    """The pixels around a box: the image, the box in it as left, top, right, bottom, and the pixels without a copy."""
 
     image: Image.Image
     box: tuple[float, float, float, float]
+    pixels: npt.NDArray[np.uint8] | None = None
 
 
 def scale_for(part: Box, target: tuple[int, int]) -> int:

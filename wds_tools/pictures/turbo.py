@@ -88,7 +88,9 @@ def decoded(data: BytesLike, facts: Facts, part: Box, target: tuple[int, int], s
     if not _decode(data, facts, (height, width, scale), memory[: height * stride]):
         return None
     image = _view(memory, (right - left, bottom - top), (top * width + left) * channels, stride, facts.mode)
-    return View(image, (part.left - left, part.top - top, part.left + part.width - left, part.top + part.height - top))
+    box = (part.left - left, part.top - top, part.left + part.width - left, part.top + part.height - top)
+    pixels = memory[: height * stride].reshape(height, width, channels)
+    return View(image, box, pixels[top:bottom, left:right])
 
 
 def _rows_to(bottom: int, facts: Facts) -> int:
