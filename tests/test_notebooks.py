@@ -61,7 +61,9 @@ def figures(outputs: list[dict[str, Any]]) -> int:
 
 
 def without_numbers(text: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"\d[\d.,]*", "#", text))
+    """What a cell that varies prints: its words, but for the backend, which is what this machine could build."""
+    words = re.sub(r"\b(kernel|simplejpeg)\+pillow\b", "BACKEND", text)
+    return re.sub(r"\s+", " ", re.sub(r"\d[\d.,]*", "#", words))
 
 
 def assert_shows(path: Path, results: list[tuple[str, int]]) -> None:
