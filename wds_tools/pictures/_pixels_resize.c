@@ -3,7 +3,7 @@
  * the source. The strip is transposed in blocks of 16 x 16 bytes, so that the sixteen values of one column lie side by
  * side; then one output column is a mix of a few such columns, sixteen values a step (horizontal pass). The result is
  * transposed back. So both passes are the same loop over neighbouring bytes, which compilers turn into vector code on
- * every processor, without intrinsics. Measured for 350 x 350 to 224 x 224 on x86-64: see benchmarks/README.md.
+ * every processor, without intrinsics. 350 x 350 to 224 x 224 takes 0.09 ms with AVX2, weights included (Pillow: 0.82).
  *
  * Precision: a weight has 16 bits, weights of one output sum to 65,536, sums carry 8 bits below the grey level, and
  * each pass rounds once, as Pillow's does (which has 22 bits, and the passes the other way round).
@@ -48,7 +48,6 @@ bool pixels_memory_take(pixels_memory *memory, size_t size) {
     pixels_memory_end(memory);
     memory->bytes = aligned_alloc(PIXELS_ALIGNMENT, rounded);
     if (!memory->bytes) return false;
-    memset(memory->bytes, 0, rounded); /* rows of a strip that are not needed are mixed all the same */
     memory->size = rounded;
     return true;
 }
@@ -328,6 +327,12 @@ static size_t lay_out(layout *plan, uint8_t *base, const stretch *across, const 
     return used;
 }
 
+/* What is transposed without having been mixed: rows of a last strip, and the bytes behind the end of a row. */
+static void clear_margins(layout *plan, size_t out_bytes) {
+    memset(plan->in, 0, plan->strip_in * LANES);
+    memset(plan->out_columns + out_bytes * LANES, 0, (plan->strip_out - out_bytes) * LANES);
+}
+
 /* Whether the box is whole pixels at their own size, and so the result a copy. */
 static bool is_copy(const stretch *side) {
     return !side->mirror && side->length == side->outputs && side->begin == floor(side->begin) && side->begin >= 0 &&
@@ -353,6 +358,7 @@ bool pixels_resize(pixels_memory *scratch, const pixels_source *source, const pi
     lay_out(&plan, scratch->bytes, &across, &down, pixel);
     tabulate(&plan.columns, &across, taps_at_most(&across), plan.exact);
     tabulate(&plan.rows, &down, taps_at_most(&down), plan.exact);
+    clear_margins(&plan, (size_t)wide * (size_t)channels);
     for (int first = 0; first < high; first += LANES) {
         int count = high - first < LANES ? high - first : LANES;
         mix_rows(plan.in, plan.strip_in, source, &plan.rows, first, count);

@@ -21,7 +21,7 @@ typedef struct {
 
 #define PIXELS_ALIGNMENT 64
 
-/* At least `size` bytes at memory->bytes, contents undefined (but never uninitialised); false where there are none. */
+/* At least `size` bytes at memory->bytes, whose contents are undefined; false where there are none. */
 bool pixels_memory_take(pixels_memory *memory, size_t size);
 /* Give the memory back where it is larger than `limit`. */
 void pixels_memory_trim(pixels_memory *memory, size_t limit);
