@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import random
 import resource
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data.distributed import DistributedSampler
 
-from loaders import Mask, RandomResizedCrop, Reading
+from loaders import Mask, RandomResizedCrop, Reading, mix
 from loaders.torch import ShardDataset, ShardLoader
 from tests.builders import picture, write_labels, write_pictures, write_shard
 from wds_tools.errors import FieldError, ShardstreamError, StateError, TooFewSamplesError, UsageError
@@ -44,11 +46,11 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_pictures(tmp_path_factory.mktemp("pictures"), [20, 21, 9])
 
 
-def dataset_of(urls: str, **options: Any) -> ShardDataset:
+def dataset_of(urls: Any, **options: Any) -> ShardDataset:
     return ShardDataset(urls, **{"batch_size": 8, "fields": ("cls",), "lanes": 6, **options})
 
 
-def loader_of(urls: str, **options: Any) -> ShardLoader:
+def loader_of(urls: Any, **options: Any) -> ShardLoader:
     return ShardLoader(urls, **{"batch_size": 8, "fields": ("cls",), "lanes": 6, "threads": 2, **options})
 
 
@@ -131,6 +133,14 @@ def test_the_length_is_what_comes_for_all_ranks_and_workers(labels: str, tail: A
                 seen += [n for b in batches for n in (b.cls[b.valid] if tail == "pad" else b.cls).tolist()]
         assert len(lengths) == 1
         assert len(seen) == len(set(seen)) == (83 // (8 * world_size) * 8 * world_size if tail == "drop" else 83)
+
+
+def test_a_mix_is_split_over_workers(labels: str, pictures: str) -> None:
+    mixed = mix([(labels, 2), (pictures, 1)])
+    with loader_of(mixed, lanes=12, batch_size=None, global_batch_size=16, rank=1, world_size=2) as loader:
+        expected = [epoch_of(loader) for _ in range(2)]
+    dataset = dataset_of(mixed, lanes=12, batch_size=None, global_batch_size=16, rank=1, world_size=2)
+    assert [epoch_of(data_loader(dataset, 2)) for _ in range(2)] == expected
 
 
 def test_nothing_is_looked_up_by_the_constructor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +389,16 @@ def test_columns_of_all_kinds_cross(tmp_path: Path) -> None:
 
 
 def open_files() -> int:
+    gc.collect()
     return len(os.listdir("/proc/self/fd"))
+
+
+def wait_for_queues() -> None:
+    """The parent's ends of the workers' queues are closed by threads of their own."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "QueueFeederThread":
+            thread.join(30)
 
 
 @pytest.fixture
@@ -399,12 +418,15 @@ def test_kept_batches_keep_no_descriptors(tmp_path: Path) -> None:
         write_shard(tmp_path / f"s-{shard}.tar", samples)
     dataset = ShardDataset(str(tmp_path), batch_size=2, fields=("jpg", *names), image=RandomResizedCrop(64))
     loader = data_loader(dataset, 4)
+    assert len(list(loader)) == 200
+    wait_for_queues()
     before = open_files()
     batches = iter(loader)
     kept = list(itertools.islice(batches, 100))
     during = open_files()
     rest = list(batches)
     del batches
+    wait_for_queues()
     assert len(kept) == len(rest) == 100
     assert during - before < 40  # queues and processes, none a batch
     assert open_files() <= before + 2

@@ -84,6 +84,17 @@ def test_under_torchs_dataloader(urls: str, start: str) -> None:
     dataset.close()
 
 
+def test_under_a_distributed_sampler(urls: str) -> None:
+    samples: Any = loaders.open(urls, fields=("cls",))
+    seen: list[int] = []
+    for rank in range(2):
+        sampler: Any = torch.utils.data.DistributedSampler(samples, num_replicas=2, rank=rank, shuffle=True)
+        loader: Any = torch.utils.data.DataLoader(samples, batch_size=4, sampler=sampler)
+        seen += [int(number) for batch in loader for number in batch.cls]
+    assert set(seen) == set(range(len(samples)))
+    assert len(seen) == -(-len(samples) // 2) * 2
+
+
 def test_a_pickle_opens_its_own(urls: str) -> None:
     with loaders.open(urls) as dataset:
         assert dataset[2]["cls"] == 2
