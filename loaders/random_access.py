@@ -119,7 +119,7 @@ class OpenDataset(Sequence[Any]):
         return {**self.__dict__, "_reader": None, "_process": None}
 
     def __repr__(self) -> str:
-        return f"OpenDataset({len(self):,} samples in {len(self.dataset.urls):,} shards)"
+        return f"OpenDataset(samples={len(self):,}, shards={len(self.dataset.urls):,})"
 
 
 def open(  # noqa: A001 - `loaders.open` is the published name

@@ -53,11 +53,15 @@ class Report:
         skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(self.skipped.items()))
         return (
             f"{self.samples:,} samples in {self.batches:,} batches, {rate:,.0f} a second, {self.bytes / 1e6:,.1f} MB; "
-            f"the consumer waited {self.wait_share:.0%} of {self.seconds:.1f} s; {self.threads} threads spent "
-            f"{self.read_seconds:.1f} s reading and {self.decode_seconds:.1f} s decoding ({self.backend})"
+            f"the consumer waited {self.wait_share:.0%} of {_time(self.seconds)}; {self.threads} threads spent "
+            f"{_time(self.read_seconds)} reading and {_time(self.decode_seconds)} decoding ({self.backend})"
             + (f"; skipped: {skipped}" if skipped else "")
             + "".join(f"; {part}" for part in self.parts)
         )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 @dataclass

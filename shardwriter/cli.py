@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +120,7 @@ def pack(
             overwrite=overwrite,
             progress=bar.advance,
         )
-    click.echo(json.dumps(_facts(summary), indent=1) if as_json else _text(summary))
+    click.echo(json.dumps(_facts(summary), indent=1) if as_json else str(summary))
     if summary.failed:
         raise SystemExit(1)
 
@@ -138,23 +137,3 @@ def _facts(summary: PackSummary) -> dict[str, object]:
     return {
         name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(summary).items()
     }
-
-
-def _text(summary: PackSummary) -> str:
-    lines = [
-        f"packed {summary.packed:,} pictures of {len(summary.classes):,} classes "
-        f"into {summary.shards:,} shards, {summary.bytes / 1e6:,.1f} MB: {summary.listing}"
-        if summary.listing
-        else "packed nothing"
-    ]
-    if summary.failed:
-        lines.append(f"not packed: {_counts(summary.failed)}; see {summary.failures}")
-    if summary.skipped:
-        lines.append(f"left out: {_counts(summary.skipped)}")
-    if summary.misnamed:
-        lines.append(f"packed as they are: {summary.misnamed:,} of another format than their name says")
-    return "\n".join(lines)
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items())

@@ -68,6 +68,25 @@ class PackSummary:
     listing: Path | None
     failures: Path | None
 
+    def __str__(self) -> str:
+        lines = [
+            f"packed {self.packed:,} pictures of {len(self.classes):,} classes into {self.shards:,} shards, "
+            f"{self.bytes / 1e6:,.1f} MB: {self.listing}"
+            if self.listing
+            else "packed nothing"
+        ]
+        if self.failed:
+            lines.append(f"not packed: {_counted(self.failed)}; see {self.failures}")
+        if self.skipped:
+            lines.append(f"left out: {_counted(self.skipped)}")
+        if self.misnamed:
+            lines.append(f"packed as they are: {self.misnamed:,} of another format than their name says")
+        return "\n".join(lines)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
+
 
 def pack(
     source: str | os.PathLike[str] | Input,
