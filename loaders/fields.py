@@ -15,7 +15,10 @@ from wds_tools import codec, names
 from wds_tools.errors import MissingFieldError, UsageError
 from wds_tools.sample import KEY, SPECIAL, RawSample
 
-__all__ = ["FieldSpec", "ImageSpec", "parse_fields"]
+__all__ = ["DEFAULT_FIELDS", "FieldSpec", "ImageSpec", "parse_fields"]
+
+# Every picture that `wds pack` packs, so that the first line of training works on any folder of pictures.
+DEFAULT_FIELDS = (";".join(codec.PICTURE_FIELDS), "cls")
 
 ImageSpec = Geometry | Mask | Mapping[str, Geometry | Mask] | None
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from loaders.cores import usable_cores
 from loaders.draws import check_seed
-from loaders.fields import ImageSpec, parse_fields
+from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
 from loaders.lanes import warn_of_shared_blocks
 from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Tail
@@ -77,7 +77,7 @@ class ShardLoader:
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
-        fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
+        fields: Sequence[str] = DEFAULT_FIELDS,
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         collate: Callable[[list[dict[str, Any]]], Any] | None = None,

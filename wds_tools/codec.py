@@ -29,7 +29,7 @@ from wds_tools.errors import FieldError, FieldRefusedError, ShardstreamError
 from wds_tools.fields import arrays, gzipped, objects, text
 from wds_tools.sample import BytesLike
 
-__all__ = ["Kind", "decode_field", "encode_field", "kind_of"]
+__all__ = ["PICTURE_FIELDS", "Kind", "decode_field", "encode_field", "kind_of"]
 
 Kind: TypeAlias = Literal[
     "picture", "int", "text", "json", "jsonl", "npy", "npz", "pt", "safetensors", "msgpack", "cbor", "pickle", "bytes"
@@ -97,6 +97,7 @@ _TABLE = (
     _Row("cbor", "cbor", objects.decode_cbor, _simple(objects.encode_cbor)),
     _Row("pickle", "pkl pickle pyd", objects.decode_pickle, _simple(objects.encode_pickle)),
 )
+PICTURE_FIELDS = tuple(_TABLE[0].names.split())
 _ROWS = {name: row for row in _TABLE for name in row.names.split()}
 
 

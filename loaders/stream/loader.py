@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from loaders.cores import usable_cores
-from loaders.fields import ImageSpec, parse_fields
+from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
 from loaders.policy import OnError
 from loaders.slab import Allocate, plain_memory
@@ -77,7 +77,7 @@ class StreamLoader:
         urls: Urls,
         *,
         batch_size: int,
-        fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
+        fields: Sequence[str] = DEFAULT_FIELDS,
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         collate: Callable[[list[dict[str, Any]]], Any] | None = None,

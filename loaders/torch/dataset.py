@@ -24,7 +24,7 @@ from typing import Any, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from loaders.fields import ImageSpec
+from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.job import Cursor
 from loaders.plan import Tail
 from loaders.policy import OnError
@@ -118,7 +118,7 @@ class ShardDataset(IterableDataset[Any]):
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
-        fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
+        fields: Sequence[str] = DEFAULT_FIELDS,
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         collate: Callable[[list[dict[str, Any]]], Any] | None = None,

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from loaders.batch import Batch, batch_of
-from loaders.fields import ImageSpec
+from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.loader import ShardLoader as NumpyLoader
 from loaders.plan import Tail
 from loaders.policy import OnError
@@ -75,7 +75,7 @@ class ShardLoader(NumpyLoader):
         *,
         batch_size: int | None = None,
         global_batch_size: int | None = None,
-        fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
+        fields: Sequence[str] = DEFAULT_FIELDS,
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         collate: Callable[[list[dict[str, Any]]], Any] | None = None,

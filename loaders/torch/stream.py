@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from loaders.fields import ImageSpec
+from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.policy import OnError
 from loaders.slab import Allocate, plain_memory
 from loaders.stream.flow import Tail
@@ -31,7 +31,7 @@ class StreamLoader(NumpyLoader):
         urls: Urls,
         *,
         batch_size: int,
-        fields: Sequence[str] = ("jpg;jpeg;png;webp", "cls"),
+        fields: Sequence[str] = DEFAULT_FIELDS,
         image: ImageSpec = None,
         transform: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         collate: Callable[[list[dict[str, Any]]], Any] | None = None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loaders.crops import Mask, RandomResizedCrop, Resize
-from loaders.fields import parse_fields
+from loaders.fields import DEFAULT_FIELDS, parse_fields
+from wds_tools.codec import PICTURE_FIELDS, kind_of
 from wds_tools.errors import MissingFieldError
 
 
@@ -27,6 +28,13 @@ from wds_tools.errors import MissingFieldError
 def test_columns_have_python_names(text: str, name: str) -> None:
     (spec,) = parse_fields((text,), None)
     assert spec.name == name
+
+
+def test_the_default_takes_every_picture_that_is_packed() -> None:
+    pictures, labels = parse_fields(DEFAULT_FIELDS, None)
+    assert all(kind_of(field) == "picture" for field in pictures.alternatives)
+    assert set(pictures.alternatives) == set(PICTURE_FIELDS)
+    assert (pictures.name, labels.name) == ("jpg", "cls")
 
 
 def test_the_first_alternative_that_is_there_is_found() -> None:
