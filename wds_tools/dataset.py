@@ -23,12 +23,13 @@ import numpy.typing as npt
 
 from wds_tools import addresses
 from wds_tools.errors import StaleIndexError, UsageError
+from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache, default_cache_dir
 from wds_tools.index.listing import Listing, ShardRecord, read_listing, write_listing
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.parts import Ints, Part, joined, listed_parts, named_parts
 from wds_tools.sources.base import Source
-from wds_tools.urls import Urls, places, refuse_duplicates
+from wds_tools.urls import Place, Urls, places, refuse_duplicates
 
 __all__ = ["Dataset", "ShardRecord", "join_datasets", "open_dataset", "write_listing"]
 
@@ -149,7 +150,7 @@ def open_dataset(urls: Urls, *, cache_dir: Path | None = None) -> Dataset:
     listings: list[Listing | None] = []
     for listed, run in groupby(places(urls), key=lambda place: place.listing):
         if listed:
-            found = [read_listing(addresses.absolute(place.url)) for place in run]
+            found = [_read(place) for place in run]
             parts += [part for listing in found for part in listed_parts(listing, cache)]
             listings += found
         else:
@@ -157,6 +158,13 @@ def open_dataset(urls: Urls, *, cache_dir: Path | None = None) -> Dataset:
             listings.append(None)
     refuse_duplicates([url for part in parts for url in part.urls])
     return Dataset(joined(parts, cache), listing=_common(listings), place=_only_place(listings))
+
+
+def _read(place: Place) -> Listing:
+    listing = read_listing(addresses.absolute(place.url))
+    if place.folder:
+        warn_of_unlisted(listing.place, listing.urls)
+    return listing
 
 
 def join_datasets(datasets: Sequence[Dataset], *, cache_dir: Path | None = None) -> Dataset:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import ListingError, ShardstreamError, TargetError
+from wds_tools.index.beside import refusal, unlisted
 from wds_tools.index.find import file_facts
 from wds_tools.index.listing import LISTING_NAME, ShardRecord, read_listing, write_listing
 from wds_tools.index.sidecars import dali_path, energon_path, write_dali, write_energon
@@ -75,7 +76,7 @@ def make_index(
         advance: called with 1 after each shard, from any thread.
 
     Raises:
-        TargetError: a listing is there that does not fit.
+        TargetError: a listing is there that does not fit, or leaves out shards of a folder that was named.
         ShardError: a shard that is no whole tar, is compressed, or has faults of grouping.
         NoShardsError, ShardMissingError, UnavailableError: as their names say.
     """
@@ -95,12 +96,21 @@ def _by_listing(urls: Urls, *, force: bool) -> dict[Path, list[str]]:
     """The shards that belong into each listing, in order, as absolute paths."""
     found: dict[Path, list[str]] = {}
     for place in places(urls):
+        if place.folder and not force:
+            _refuse_unlisted(os.path.abspath(place.url))
         if place.listing:
             found.setdefault(Path(os.path.abspath(place.url)), []).extend(_listed(place.url, force=force))
         else:
             path = os.path.abspath(place.url)
             found.setdefault(Path(os.path.dirname(path), LISTING_NAME), []).append(path)
     return {listing: [facts.path for facts in file_facts(shards)] for listing, shards in found.items()}
+
+
+def _refuse_unlisted(listing: str) -> None:
+    """Whoever indexes a folder wants all of it indexed."""
+    if names := unlisted(listing, read_listing(listing).urls):
+        error = refusal(listing, names)
+        raise TargetError(error.problem, url=listing, cure=error.cure)
 
 
 def _listed(listing: str, *, force: bool) -> list[str]:

@@ -12,6 +12,7 @@ A string that names something that exists is that thing, even if it has braces, 
 (`http://`, `s3://`) have the braces in their path expanded and are kept as they are. Nothing unfinished
 (`.NAME.tar.<random>.tmp`) is ever matched, nor other hidden files. A shard listed twice is an error that names it,
 since "every sample exactly once" would silently become twice; a dataset that shall weigh more is a matter of mixing.
+A folder whose listing leaves out shards that lie beside it is opened with a line in the log.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
@@ -28,6 +29,7 @@ from urllib.parse import unquote
 
 from wds_tools import addresses
 from wds_tools.errors import NoShardsError, UsageError
+from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.listing import LISTING_NAME, read_listing
 
 __all__ = ["Place", "Urls", "expand", "places", "refuse_duplicates"]
@@ -40,6 +42,8 @@ class Place(NamedTuple):
 
     url: str
     listing: bool
+    folder: bool = False
+    """Whether the listing was found in a folder that was named."""
 
 
 def expand(urls: Urls) -> list[str]:
@@ -52,7 +56,10 @@ def expand(urls: Urls) -> list[str]:
     """
     found: list[str] = []
     for place in places(urls):
-        found += read_listing(place.url).urls if place.listing else [place.url]
+        shards = read_listing(place.url).urls if place.listing else [place.url]
+        if place.folder:
+            warn_of_unlisted(place.url, shards)
+        found += shards
     refuse_duplicates(found)
     return found
 
@@ -153,7 +160,7 @@ def _expand_path(path: str) -> Iterator[Place]:
 def _expand_folder(folder: str) -> Iterator[Place]:
     listing = os.path.join(folder, LISTING_NAME)
     if os.path.isfile(listing):
-        yield Place(listing, listing=True)
+        yield Place(listing, listing=True, folder=True)
         return
     with os.scandir(folder) as entries:  # a link that leads nowhere is kept, so that the shard is missed
         names = sorted(entry.name for entry in entries if addresses.is_shard_name(entry.name) and not entry.is_dir())

@@ -21,6 +21,7 @@ import numpy as np
 from wds_tools import addresses
 from wds_tools.contents import compression
 from wds_tools.errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
+from wds_tools.index.beside import refusal, unlisted
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
 from wds_tools.index.listing import LISTING_NAME, Listing, read_listing
 from wds_tools.index.offsets import OffsetArray, map_offsets
@@ -59,14 +60,18 @@ def expectations(urls: Urls, problem: Callable[[ShardstreamError], None]) -> dic
 
     Args:
         urls: shards, patterns, folders, listings.
-        problem: told of listings that are damaged; shards that only such a listing names cannot be known.
+        problem: told of listings that are damaged (shards that only such a listing names cannot be known), and of
+            shards in a folder that its listing leaves out.
     """
     found: dict[str, Expected | None] = {}
     beside: dict[str, dict[str, Expected]] = {}
     for place in places(urls):
         url = os.path.abspath(addresses.path_of(place.url))
         if place.listing:
-            found.update(_guarded(url, problem))
+            listed = _guarded(url, problem)
+            if place.folder and listed and (names := unlisted(url, listed)):
+                problem(refusal(url, names))
+            found.update(listed)
             continue
         listing = addresses.join(url, LISTING_NAME)
         if listing not in beside:

@@ -62,7 +62,7 @@ def test_a_folder_with_a_listing_is_that_listing(folder: Path) -> None:
     (folder / "dataset.json").write_text(json.dumps(listing))
     assert urls.expand("data") == ["data/b-2.tar", "data/a.tar"]
     assert urls.expand(folder / "dataset.json") == [f"{folder}/b-2.tar", f"{folder}/a.tar"]
-    assert urls.places("data") == [urls.Place("data/dataset.json", listing=True)]
+    assert urls.places("data") == [urls.Place("data/dataset.json", listing=True, folder=True)]
 
 
 def test_a_list_keeps_its_order(folder: Path) -> None:

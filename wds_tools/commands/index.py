@@ -7,8 +7,9 @@ import click
 from wds_tools import progress
 from wds_tools.commands import options
 from wds_tools.contents import printable
+from wds_tools.index.listing import read_listing
 from wds_tools.make_index import IndexedFolder, make_index
-from wds_tools.urls import expand
+from wds_tools.urls import places
 
 __all__ = ["index"]
 
@@ -33,7 +34,7 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_j
     whoever opens the shards or the folder finds them: nothing has to be scanned again, and training starts at once.
     Shards that `wds pack` made have them already.
     """
-    with progress.bar("indexing", total=None if force else len(expand(urls)), unit="shards") as bar:
+    with progress.bar("indexing", total=None if force else _shards(urls), unit="shards") as bar:
         made = make_index(urls, force=force, dali=dali, energon=energon, advance=bar.advance)
     if as_json:
         options.echo_json([_facts(each) for each in made])
@@ -44,6 +45,11 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_j
         samples, shards = options.counted(each.samples, "sample"), options.counted(each.shards, "shard")
         what = f"{samples} in {shards}, {options.size(each.bytes)}"
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
+
+
+def _shards(urls: tuple[str, ...]) -> int:
+    """How many are named; unlike `expand` without a word on those beside, which `make_index` refuses."""
+    return sum(len(read_listing(place.url).urls) if place.listing else 1 for place in places(urls))
 
 
 def _facts(made: IndexedFolder) -> dict[str, object]:

@@ -7,7 +7,7 @@ large.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH118, PTH120, PTH208
+# ruff: noqa: PTH120
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from wds_tools import addresses
 from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError
+from wds_tools.index.beside import listings_in
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.find import file_facts, index_shards
-from wds_tools.index.listing import LISTING_NAME, Listing, ends_crc, offsets_name, read_listing
+from wds_tools.index.listing import Listing, ends_crc, read_listing
 from wds_tools.index.offsets import Offsets, map_offsets
 from wds_tools.index.packed import PackedStrings
 from wds_tools.urls import refuse_duplicates
@@ -147,7 +148,7 @@ def _compare(listing: Listing, part: Part) -> None:
 
 def _beside(folder: str, facts: list[FileFacts]) -> list[Part] | None:
     """What a listing in `folder` says of these shards, as runs that lie together in its offsets; None if none fits."""
-    for place in _listings_in(folder):
+    for place in listings_in(folder):
         try:
             listing = read_listing(place)
             chosen = _chosen(listing, facts)
@@ -158,16 +159,6 @@ def _beside(folder: str, facts: list[FileFacts]) -> list[Part] | None:
         else:
             _log.warning("%s is passed over: it does not list these shards with their sizes", ascii(place))
     return None
-
-
-def _listings_in(folder: str) -> list[str]:
-    """Those with offsets, dataset.json first."""
-    try:
-        names = set(os.listdir(folder))
-    except OSError:
-        return []
-    found = sorted(name for name in names if name.endswith(".json") and offsets_name(name) in names)
-    return [os.path.join(folder, name) for name in sorted(found, key=lambda name: name != LISTING_NAME)]
 
 
 def _chosen(listing: Listing, facts: list[FileFacts]) -> list[int] | None:
