@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
+from loaders.arguments import whole
 from wds_tools.errors import UsageError
 from wds_tools.pictures.decode import Box
 
@@ -41,15 +44,25 @@ class Geometry(Protocol):
     def place(self, width: int, height: int, draws: Sequence[float]) -> Placement: ...
 
 
-def _pair(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
-    height, width = (size, size) if isinstance(size, int) else size
-    if height < 1 or width < 1:
-        raise UsageError(f"{name} is {size!r}, expected at least 1 pixel each way")
-    return height, width
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size[0], size[1]) if isinstance(size, Sequence) else (size, size)
 
 
-def _range(name: str, pair: tuple[float, float]) -> None:
-    if not 0 < pair[0] <= pair[1]:
+def _check_size(size: Any) -> None:
+    parts = size if isinstance(size, list | tuple) else (size, size)
+    if len(parts) != 2 or not all(map(whole, parts)):
+        raise UsageError(f"size is {size!r}, expected pixels", cure="Pass size=224, or size=(height, width).")
+    if min(parts) < 1:
+        raise UsageError(f"size is {size!r}, expected at least 1 pixel each way")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _check_range(name: str, pair: Any) -> None:
+    paired = isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_number, pair))
+    if not paired or not 0 < pair[0] <= pair[1]:
         raise UsageError(f"{name} is {pair!r}, expected (low, high) with 0 < low <= high")
 
 
@@ -73,17 +86,17 @@ class RandomResizedCrop:
     flip: float = 0.5
 
     def __post_init__(self) -> None:
-        _pair("size", self.size)
-        _range("scale", self.scale)
-        _range("ratio", self.ratio)
+        _check_size(self.size)
+        _check_range("scale", self.scale)
+        _check_range("ratio", self.ratio)
         if self.scale[1] > 1:
             raise UsageError(f"scale is {self.scale!r}, expected at most 1", cure="A crop is a part of the picture.")
-        if not 0 <= self.flip <= 1:
+        if not _number(self.flip) or not 0 <= self.flip <= 1:
             raise UsageError(f"flip is {self.flip!r}, expected a probability of 0 to 1")
 
     @property
     def shape(self) -> tuple[int, int]:
-        return _pair("size", self.size)
+        return _pair(self.size)
 
     @property
     def random(self) -> bool:
@@ -123,7 +136,10 @@ class CenterCrop:
     resize: int | None = None
 
     def __post_init__(self) -> None:
-        longer = max(_pair("size", self.size))
+        _check_size(self.size)
+        longer = max(_pair(self.size))
+        if self.resize is not None and not whole(self.resize):
+            raise UsageError(f"resize is {self.resize!r}, expected pixels of the shorter side, or None")
         if self.resize is not None and self.resize < longer:
             raise UsageError(
                 f"resize is {self.resize}, less than the size {self.size!r}",
@@ -132,7 +148,7 @@ class CenterCrop:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return _pair("size", self.size)
+        return _pair(self.size)
 
     @property
     def random(self) -> bool:
@@ -157,11 +173,11 @@ class Resize:
     size: int | tuple[int, int]
 
     def __post_init__(self) -> None:
-        _pair("size", self.size)
+        _check_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return _pair("size", self.size)
+        return _pair(self.size)
 
     @property
     def random(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,8 +101,9 @@ def parse_fields(fields: Sequence[str], image: ImageSpec) -> tuple[FieldSpec, ..
     Raises:
         UsageError: no field, an empty or repeated one, or an `image` entry that fits none.
     """
-    if isinstance(fields, str) or not fields:
+    if isinstance(fields, str) or not isinstance(fields, Iterable) or not fields:
         raise UsageError(f"fields is {fields!r}, expected some names", cure='For example fields=("jpg;png", "cls").')
+    _check_crops(image)
     specs = tuple(_parse(text, image) for text in fields)
     seen: set[str] = set()
     for spec in specs:
@@ -114,6 +115,8 @@ def parse_fields(fields: Sequence[str], image: ImageSpec) -> tuple[FieldSpec, ..
 
 
 def _parse(text: str, image: ImageSpec) -> FieldSpec:
+    if not isinstance(text, str):
+        raise UsageError(f"fields has {text!r}, expected names", cure='For example fields=("jpg;png", "cls").')
     optional = text.endswith("?")
     alternatives = tuple(part.strip() for part in text.removesuffix("?").split(";") if part.strip())
     if not alternatives:
@@ -142,6 +145,23 @@ def _image_of(alternatives: tuple[str, ...], image: ImageSpec) -> Geometry | Mas
         if set(names_text.removesuffix("?").lower().split(";")) & set(alternatives):
             return geometry
     return None
+
+
+def _check_crops(image: Any) -> None:
+    named = {"image": image}
+    if isinstance(image, Mapping):
+        named = {f"image[{text!r}]": crop for text, crop in image.items()}
+        for text in image:
+            if not isinstance(text, str):
+                raise UsageError(f"image has {text!r}, expected a field's name")
+    for name, crop in named.items():
+        if isinstance(crop, type) or not (crop is None or isinstance(crop, Geometry | Mask)):
+            shown = crop.__name__ if isinstance(crop, type) else repr(crop)
+            raise UsageError(
+                f"{name} is {shown}, expected a crop such as RandomResizedCrop(224), CenterCrop(224), Resize(224) or "
+                "Mask()",
+                cure="Your own function goes into transform=.",
+            )
 
 
 def _check_image(specs: Sequence[FieldSpec], image: ImageSpec) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from loaders.arguments import check_count, check_flag
 from loaders.cores import usable_cores
 from loaders.draws import check_seed
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
@@ -96,8 +97,9 @@ class ShardLoader:
     ) -> None:
         sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size}
         for name, value in (*sizes.items(), ("threads", threads), ("lanes", lanes)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} is {value}, expected at least 1")
+            if value is not None:
+                check_count(name, value)
+        check_flag("shuffle", shuffle)
         if (batch_size is None) == (global_batch_size is None):
             raise UsageError(
                 f"batch_size is {batch_size} and global_batch_size is {global_batch_size}, expected one of the two",

@@ -32,9 +32,9 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from loaders.mixed import MixedPlan, part_seed
 from loaders.plan import MAX_BLOCKS
@@ -48,6 +48,7 @@ Stop: TypeAlias = Literal["first", "all"] | int
 
 _NEAR = 0.005  # a share this near to the one asked for (relative) is not worth more slots
 _EXACT = 1e-9
+_EXAMPLE = 'For example mix([("photos/", 3), ("drawings/", 1)]).'
 
 log = logging.getLogger(__name__)
 
@@ -105,9 +106,9 @@ def mix(parts: Sequence[tuple[Urls | Selection, float]], *, stop: Stop = "first"
     Raises:
         UsageError: no part, a weight that is no positive number, or a `stop` that is none of these.
     """
-    made = tuple(MixPart(*part) for part in parts)
+    made = tuple(_part(part) for part in _listed(parts))
     if not made:
-        raise UsageError("a mix of no datasets", cure='For example mix([("photos/", 3), ("drawings/", 1)]).')
+        raise UsageError("a mix of no datasets", cure=_EXAMPLE)
     for part in made:
         if isinstance(part.weight, bool) or not isinstance(part.weight, int | float) or not 0 < part.weight < math.inf:
             raise UsageError(
@@ -117,6 +118,18 @@ def mix(parts: Sequence[tuple[Urls | Selection, float]], *, stop: Stop = "first"
     if isinstance(stop, bool) or not (stop in ("first", "all") or (isinstance(stop, int) and stop >= 1)):
         raise UsageError(f"stop is {stop!r}, expected 'first', 'all' or a number of samples")
     return Mix(made, stop)
+
+
+def _listed(parts: Any) -> Iterable[Any]:
+    if isinstance(parts, str | os.PathLike | Mapping) or not isinstance(parts, Iterable):
+        raise UsageError(f"the parts of a mix are {parts!r}, expected (urls, weight) pairs", cure=_EXAMPLE)
+    return parts
+
+
+def _part(part: Any) -> MixPart:
+    if not isinstance(part, list | tuple) or len(part) != 2:
+        raise UsageError(f"a part of the mix is {part!r}, expected (urls, weight) pairs", cure=_EXAMPLE)
+    return MixPart(*part)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+from loaders.arguments import check_count, check_flag
 from loaders.draws import check_seed
 from loaders.fields import FieldSpec
 from loaders.policy import OnError, Quarantine, check_on_error
@@ -57,8 +58,9 @@ class Streams:
         check_on_error(self.on_error)
         for name in ("shuffle_bytes", "interleave", "epoch_samples"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} is {value}, expected at least 1")
+            if value is not None:
+                check_count(name, value)
+        check_flag("shuffle", self.shuffle)
         if self.tail not in get_args(Tail):
             raise UsageError(f"tail is {self.tail!r}, expected one of {', '.join(get_args(Tail))}")
         if self.tail == "exact" and self.epoch_samples is not None:

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from loaders.arguments import check_count
 from loaders.decode import SampleDecoder
 from loaders.job import Assembly, transformed
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine
 from loaders.stats import Stats
 from loaders.stream.flow import Item, Streams
-from wds_tools.errors import DataError, TooManyFailuresError, UsageError
+from wds_tools.errors import DataError, TooManyFailuresError
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, URL
 
@@ -41,8 +42,7 @@ class Making:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "threads", "prefetch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}, expected at least 1")
+            check_count(name, getattr(self, name))
 
 
 @dataclass(eq=False, kw_only=True)

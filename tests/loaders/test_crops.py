@@ -82,9 +82,24 @@ def test_resize_takes_the_whole_picture() -> None:
         (RandomResizedCrop, {"size": 10, "ratio": (0.0, 1.0)}),
         (RandomResizedCrop, {"size": 10, "flip": 2}),
         (CenterCrop, {"size": 10, "resize": 5}),
+        (CenterCrop, {"size": 10, "resize": "20"}),
+        (RandomResizedCrop, {"size": 10, "scale": 0.5}),
+        (RandomResizedCrop, {"size": 10, "flip": "no"}),
         (Resize, {"size": (0, 5)}),
     ],
 )
 def test_options_that_cannot_be_are_refused(kind: Any, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         kind(**options)
+
+
+@pytest.mark.parametrize("size", ["96", 96.0, None, True, (96,), (96, 96, 3), ("96", "96"), (96, 9.6), {96: 96}])
+@pytest.mark.parametrize("kind", [RandomResizedCrop, CenterCrop, Resize])
+def test_a_size_that_is_none_is_named(kind: Any, size: Any) -> None:
+    with pytest.raises(UsageError, match=r"size is .*, expected pixels.*\(height, width\)"):
+        kind(size)
+
+
+def test_sizes_may_be_numpys_and_lists() -> None:
+    assert Resize(np.int64(10)).shape == (10, 10)  # type: ignore[arg-type]
+    assert Resize([10, 20]).shape == (10, 20)  # type: ignore[arg-type]

@@ -472,6 +472,11 @@ def test_a_mix_is_a_description(folders: tuple[str, str, str]) -> None:
     ("parts", "options", "message"),
     [
         ([], {}, "no datasets"),
+        ("x", {}, r"parts of a mix are 'x', expected \(urls, weight\) pairs.*mix\(\["),
+        (None, {}, r"expected \(urls, weight\) pairs"),
+        ({"x": 1}, {}, r"expected \(urls, weight\) pairs"),
+        (["a/", "b/"], {}, r"part of the mix is 'a/', expected \(urls, weight\) pairs"),
+        ([("x", 1, 2)], {}, r"part of the mix is .*, expected \(urls, weight\) pairs"),
         ([("x", 0)], {}, r"weight 0, expected a positive.*Leave a part out"),
         ([("x", -1)], {}, "weight -1"),
         ([("x", math.nan)], {}, "weight nan"),

@@ -295,6 +295,8 @@ def test_shards_that_cannot_be_indexed_lead_here(labels: str) -> None:
         ({"interleave": 0}, "interleave is 0"),
         ({"epoch_samples": 0}, "epoch_samples is 0"),
         ({"threads": 0}, "threads is 0"),
+        ({"threads": "2"}, "threads is '2', expected a whole number"),
+        ({"shuffle": "yes"}, "shuffle is 'yes', expected True or False"),
         ({"prefetch": 0}, "prefetch is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"tail": "pad"}, "tail is 'pad'"),
