@@ -15,7 +15,7 @@ from loaders.fields import FieldSpec, ImageSpec, parse_fields
 from loaders.read import SampleReader, Scratch
 from wds_tools import codec
 from wds_tools.dataset import Dataset, open_dataset
-from wds_tools.errors import ShardstreamError, UsageError
+from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, SPECIAL, URL, RawSample
@@ -24,7 +24,11 @@ __all__ = ["LazySample", "OpenDataset", "open"]
 
 
 class LazySample(Mapping[str, Any]):
-    """One sample; a field is decoded when it is asked for, and then kept. `raw` has the bytes."""
+    """One sample; a field is decoded when it is asked for, and then kept. `raw` has the bytes.
+
+    A field that is not there is a MissingFieldError, which is a KeyError: `in` and `get` are those of any mapping, and
+    decode nothing to find out.
+    """
 
     def __init__(self, raw: RawSample, pictures: Pictures) -> None:
         self.raw = raw
@@ -37,6 +41,12 @@ class LazySample(Mapping[str, Any]):
         return self._decoded[field]
 
     def _decode(self, field: str) -> Any:
+        if field not in self.raw:
+            raise MissingFieldError(
+                f"the sample has no field {field!r}, only {', '.join(sorted(set(self.raw) - set(SPECIAL))) or 'none'}",
+                url=self.raw[URL],
+                key=self.raw[KEY],
+            )
         data = self.raw[field]
         try:
             if codec.kind_of(field) == "picture":
@@ -44,6 +54,9 @@ class LazySample(Mapping[str, Any]):
             return codec.decode_field(field, data)
         except ShardstreamError as error:
             raise error.at(url=self.raw[URL], key=self.raw[KEY], field=field) from error.__cause__
+
+    def __contains__(self, field: object) -> bool:
+        return field in self.raw
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.raw)

@@ -16,7 +16,7 @@ from PIL import Image
 import loaders
 from loaders import RandomResizedCrop, Resize
 from tests.builders import picture, write_pictures, write_shard
-from wds_tools.errors import FieldError, UsageError
+from wds_tools.errors import FieldError, MissingFieldError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +115,16 @@ def test_nothing_random_without_an_epoch(urls: str) -> None:
         loaders.open(urls, fields=("jpg",), image=RandomResizedCrop(8))
     with pytest.raises(UsageError, match="image is given without fields"):
         loaders.open(urls, image=Resize(8))
+
+
+def test_a_field_that_is_not_there_names_those_that_are(urls: str) -> None:
+    with loaders.open(urls) as dataset:
+        sample = dataset[3]
+        with pytest.raises(KeyError) as caught:
+            sample["label"]
+        assert isinstance(caught.value, MissingFieldError)
+        assert "no field 'label', only cls, jpg" in str(caught.value)
+        assert (caught.value.key, caught.value.url) == (sample["__key__"], sample["__url__"])
+        assert sample.get("label") is None
+        assert sample.get("label", 7) == 7
+        assert ("label" in sample, "cls" in sample, "__key__" in sample, 3 in sample) == (False, True, True, False)
