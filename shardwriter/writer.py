@@ -15,6 +15,8 @@ What it promises:
 - The listing is written last, by close: a listing means that the run ended well. Where the block raises, Ctrl-C
   included, the half shard is removed and the finished ones stay, whole and readable as any folder of shards, without a
   listing; `wds index` makes one. A run is not taken up where it stopped: pass overwrite=True, or write elsewhere.
+- A writer that is forgotten, neither closed nor aborted, is ended as by abort when it is collected or the process ends,
+  and an error is logged: without `with` or close its last samples and its listing are lost.
 - The same samples in the same order give the same bytes: no clock, owner or name of the machine goes into a shard.
 - A key that was written before in this run is refused, in any shard (shardwriter.seen states the odds of its hashes).
 """
@@ -22,7 +24,9 @@ What it promises:
 from __future__ import annotations
 
 import json
+import logging
 import os
+import weakref
 from array import array
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,6 +45,8 @@ from wds_tools.index.listing import OWN_KEYS, ShardRecord, write_listing
 from wds_tools.tar.write import END
 
 __all__ = ["ShardWriter"]
+
+_log = logging.getLogger(__name__)
 
 
 class ShardWriter:
@@ -84,14 +90,12 @@ class ShardWriter:
         self._on_shard = on_shard
         self._seen = SeenKeys()
         self._fields: dict[str, int] = {}
-        self._records: list[ShardRecord] = []
-        self._claim: Claim | None = None
-        self._sink: Sink | None = None
+        self._work = _Work(self.target)
         self._offsets = array("Q")
-        self._commits = _Commits()
         self._begun = 0
         self._closed = False
         self._failure: BaseException | None = None
+        self._forgotten: weakref.finalize[[int], ShardWriter] | None = None
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -107,7 +111,7 @@ class ShardWriter:
     @property
     def records(self) -> tuple[ShardRecord, ...]:
         """The shards that the disk has, in order."""
-        return tuple(self._records)
+        return tuple(self._work.records)
 
     def write(self, sample: Mapping[str, object]) -> int:
         """Append one sample: `__key__` and at least one field. Returns the bytes it takes in the shard.
@@ -162,7 +166,7 @@ class ShardWriter:
             return
         try:
             self.sync()
-            if self._records and self.target.listing is not None:
+            if self._work.records and self.target.listing is not None:
                 self._write_listing(self.target.listing)
         finally:
             self.abort()
@@ -170,17 +174,9 @@ class ShardWriter:
     def abort(self) -> None:
         """End without the last shard and without a listing; finished shards stay. After close it does nothing."""
         self._closed = True
-        try:
-            record = self._commits.close()
-            if record is not None:
-                self._records.append(record)
-        finally:
-            if self._sink is not None:
-                self._sink.discard()
-                self._sink = None
-            if self._claim is not None:
-                self._claim.release()
-                self._claim = None
+        if self._forgotten is not None:
+            self._forgotten.detach()
+        self._work.end()
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -193,10 +189,11 @@ class ShardWriter:
 
     def _append(self, encoded: Encoded) -> None:
         self._harvest(wait=False)
-        if self._sink is not None and self._is_full(self._sink, encoded.size):
+        if self._work.sink is not None and self._is_full(self._work.sink, encoded.size):
             self._finish_shard()
-        sink = self._sink or self._begin_shard()
+        sink = self._work.sink or self._begin_shard()
         self._offsets.append(sink.size)
+        self._work.samples += 1
         sink.add(encoded.pieces, encoded.size)
         for field in encoded.fields:
             self._fields[field] = self._fields.get(field, 0) + 1
@@ -207,30 +204,31 @@ class ShardWriter:
         return self._max_bytes is not None and sink.size + size + len(END) > self._max_bytes
 
     def _begin_shard(self) -> Sink:
-        if self._claim is None:
+        if self._work.claim is None:
             self._begin()
-        self._sink = Sink(self.target.shard(self._begun))
+        sink = self._work.sink = Sink(self.target.shard(self._begun))
         self._begun += 1
         self._offsets = array("Q")
-        return self._sink
+        return sink
 
     def _begin(self) -> None:
         with translated(self.target.folder):
             self.target.folder.mkdir(parents=True, exist_ok=True)
             sync_folder(self.target.folder.parent)
-        self._claim = Claim(self.target)
+        claim = self._work.claim = Claim(self.target)
+        self._forgotten = weakref.finalize(self, self._work.forget, os.getpid())
         self.target.check_free(overwrite=self._overwrite)
-        if self._claim.locked:
+        if claim.locked:
             self.target.clear_leftovers()
         if self._overwrite:
             self.target.clear_dataset()
 
     def _finish_shard(self) -> None:
         """Hand the open shard to the committing thread, after the one before it has come through."""
-        if self._sink is None:
+        sink = self._work.sink
+        if sink is None:
             return
         self._harvest(wait=True)
-        sink = self._sink
         self._offsets.append(sink.size)
         record = ShardRecord(
             url=sink.path.name,
@@ -238,13 +236,13 @@ class ShardWriter:
             bytes=sink.size + len(END),
             offsets=np.frombuffer(self._offsets, dtype=np.uint64),
         )
-        self._commits.start(sink, record)
-        self._sink = None
+        self._work.commits.start(sink, record)
+        self._work.sink = None
 
     def _harvest(self, *, wait: bool) -> None:
-        record = self._commits.finished(wait=wait)
+        record = self._work.commits.finished(wait=wait)
         if record is not None:
-            self._records.append(record)
+            self._work.records.append(record)
             if self._on_shard is not None:
                 self._on_shard(self.target.folder / record.url)
 
@@ -252,7 +250,57 @@ class ShardWriter:
         path = self.target.folder / listing
         extra = {"fields": dict(sorted(self._fields.items())), **self._extra}
         with translated(path):
-            write_listing(path, self._records, name=self.target.name, extra=extra)
+            write_listing(path, self._work.records, name=self.target.name, extra=extra)
+
+
+class _Work:
+    """What a run holds and has done; apart from the writer, so that it can be put in order when that is forgotten."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.claim: Claim | None = None
+        self.sink: Sink | None = None
+        self.commits = _Commits()
+        self.records: list[ShardRecord] = []
+        self.samples = 0
+        """Those that shards took, on the disk yet or not."""
+
+    def end(self) -> None:
+        """Let the pending shard come through, remove the half one, and give the target back. Twice does nothing."""
+        try:
+            record = self.commits.close()
+            if record is not None:
+                self.records.append(record)
+        finally:
+            if self.sink is not None:
+                self.sink.discard()
+                self.sink = None
+            if self.claim is not None:
+                self.claim.release()
+                self.claim = None
+
+    def forget(self, process: int) -> None:
+        """End what nobody can close any more, and say so; called when the writer is collected, or at exit."""
+        if os.getpid() == process:  # a forked child must not take its parent's files away
+            self.commits.when_idle(self._end_forgotten)
+
+    def _end_forgotten(self, record: ShardRecord | None) -> None:
+        if record is not None:
+            self.records.append(record)
+        self.end()
+        if not self.samples:  # the first was refused, aloud
+            return
+        _log.error(
+            "the ShardWriter of %s was never closed: %s lost%s. "
+            "Write in a block `with ShardWriter(...) as writer:`, or call close() at the end.",
+            self.target.folder / self.target.pattern,
+            _last(self.samples - sum(record.samples for record in self.records)),
+            "" if self.target.listing is None else f", and there is no {self.target.listing}",
+        )
+
+
+def _last(samples: int) -> str:
+    return "its last sample is" if samples == 1 else f"its last {samples:,} samples are" if samples else "no sample is"
 
 
 class _Commits:
@@ -276,6 +324,20 @@ class _Commits:
         commit.result()
         self._pending = None
         return record
+
+    def when_idle(self, call: Callable[[ShardRecord | None], object]) -> None:
+        """Call with the pending shard's record when it has come through, None if it did not or none was pending.
+
+        Returns at once: the garbage collector may call this, from the committing thread even, which must not wait for
+        itself. That thread ends with its executor, which nobody holds any more.
+        """
+        self._thread = None
+        pending, self._pending = self._pending, None
+        if pending is None:
+            call(None)
+        else:
+            commit, record = pending
+            commit.add_done_callback(lambda done: call(None if done.exception() is not None else record))
 
     def close(self) -> ShardRecord | None:
         """Let the pending shard come through, and end the thread. Its record, where it did come through."""
