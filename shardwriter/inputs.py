@@ -8,9 +8,12 @@ memory are the names as bytes and 8 bytes a file: 41 bytes measured for n0144076
 20 million (a list of str: 88 and 1.8 GB), and one directory's entries at a time while it is read.
 
 - Classes are the folders' names, sorted, numbered from 0; or as `classes` says, so that a validation set has the
-  numbers of its training set. A folder without pictures keeps its number.
+  numbers of its training set. A folder without pictures keeps its number, with a warning.
+- A folder of the wrong level is refused. One too deep: more pictures lie beside the class folders than in them. One too
+  high: all folders are named like splits (train, val, ...) and hold folders, no pictures. `classes` says that such
+  names are classes after all.
 - The key is the path below the root without the extension, dots in its last part replaced by `_`, since readers end a
-  key at the first dot. Two files that get the same key are refused when the folder is read, both named.
+  key at the first dot. Files that get the same key are refused when all has been read: how many, and the first pairs.
 - The field is the extension, lower-cased; `jpeg` stays `jpeg`, `jpe` and `jfif` become `jpg`. It is kept where the
   bytes are of another format, since readers go by the bytes and loaders by the name: what was asked for is there.
 - Links to files and folders are followed, but not into a folder that they lie in. Hidden files and `__MACOSX` are left
@@ -19,7 +22,9 @@ memory are the names as bytes and 8 bytes a file: 41 bytes measured for n0144076
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -31,11 +36,18 @@ from wds_tools.codec import kind_of
 from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
 from wds_tools.sample import KEY, Sample
 
-__all__ = ["ClassFolders", "Input", "check_folder", "class_folders"]
+__all__ = ["ClassFolders", "Input", "check_folder", "class_folders", "empty_classes"]
+
+_log = logging.getLogger(__name__)
 
 _ALIASES = {"jpe": "jpg", "jfif": "jpg"}
 _MOST_REASONS = 50
 """Different extensions that are counted apart, so that a folder of numbered backups does not fill the memory."""
+
+_MOST_SHOWN = 5
+"""Colliding pairs and empty classes that a message names."""
+
+_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"})
 
 
 class Input(Protocol):
@@ -87,6 +99,12 @@ class ClassFolders:
     def __len__(self) -> int:
         return len(self._ends)
 
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """The classes without pictures."""
+        ends = [*self._firsts[1:], len(self._ends)]
+        return tuple(name for name, begin, end in zip(self.classes, self._firsts, ends, strict=False) if begin == end)
+
     def begin_class(self) -> None:
         """What is added from now on belongs to the next class."""
         self._firsts.append(len(self._ends))
@@ -130,21 +148,25 @@ def class_folders(
         progress: called with the number of pictures of each class when it has been read.
 
     Raises:
-        UsageError: no folder, no class folders, no pictures, or a class folder that `classes` does not name.
-        KeyRefusedError: two files with the same key.
+        UsageError: no folder, no class folders, no pictures, a folder of the wrong level, or a class folder that
+            `classes` does not name.
+        KeyRefusedError: files with the same key.
         UnavailableError: a folder that cannot be read.
     """
     root = check_folder(root)
     entries = _entries(root)
     found = ClassFolders(root, _classes(root, [entry.name for entry in entries if _is_folder(entry)], classes))
-    for entry in entries:
-        if not _is_folder(entry):
-            found.skipped["hidden" if _is_hidden(entry.name) else "outside the class folders"] += 1
+    if classes is None:
+        _refuse_splits(root, found.classes)
+    collisions = _Collisions(root)
+    loose = [entry for entry in entries if not _is_folder(entry)]
+    for entry in loose:
+        found.skipped["hidden" if _is_hidden(entry.name) else "outside the class folders"] += 1
     for name in found.classes:
         found.begin_class()
         before = len(found)
         if (root / name).is_dir():
-            _add_folder(found, name, [_identity(root)])
+            _add_folder(found, name, [_identity(root)], collisions)
         if progress is not None:
             progress(len(found) - before)
     if not len(found):
@@ -152,7 +174,17 @@ def class_folders(
             f"no pictures in the {len(found.classes)} class folders of {_path(root)}{_shown(found.skipped)}",
             cure="Pictures are known by their extension: jpg, png, webp and so on.",
         )
+    collisions.check()
+    _refuse_loose(found, sum(_why_not(entry) is None for entry in loose))
+    if found.empty:
+        _log.warning("%s: %s", _path(root), empty_classes(found.empty))
     return found
+
+
+def empty_classes(names: Sequence[str]) -> str:
+    """What to say about classes without pictures."""
+    shown = ", ".join(map(repr, names[:_MOST_SHOWN])) + (", ..." if len(names) > _MOST_SHOWN else "")
+    return f"{len(names):,} {'class has' if len(names) == 1 else 'classes have'} no pictures: {shown}"
 
 
 def check_folder(root: str | os.PathLike[str]) -> Path:
@@ -187,7 +219,36 @@ def _classes(root: Path, folders: list[str], wanted: Sequence[str] | None) -> li
     return list(wanted)
 
 
-def _add_folder(found: ClassFolders, folder: str, above: list[tuple[int, int]]) -> None:
+def _refuse_loose(found: ClassFolders, loose: int) -> None:
+    """One level too deep, in cat/ of pictures/cat/: its odd sub folder would be the only class."""
+    if loose > len(found):
+        raise UsageError(
+            f"most pictures of {_path(found.root)} lie outside its class folders: {loose:,} of {loose + len(found):,}, "
+            f"and {len(found):,} in {', '.join(map(repr, found.classes[:_MOST_SHOWN]))}",
+            cure=f"If {found.root.absolute().name!r} is a class itself, give the folder above, "
+            f"{_path(found.root.absolute().parent)}; else move the pictures into class folders, or away.",
+        )
+
+
+def _refuse_splits(root: Path, names: Sequence[str]) -> None:
+    """One level too high, in the folder of train/ and val/: these would be the classes."""
+    if not all(name.lower() in _SPLITS for name in names):
+        return
+    inside = [entry for name in names for entry in _entries(root / name)]
+    if any(_why_not(entry) is None for entry in inside) or not any(map(_is_folder, inside)):
+        return
+    first, *others = sorted(names, key=lambda name: not name.lower().startswith("train"))
+    commands = [f"`wds pack {shlex.quote(_path(root / first))} out/{first}`"]
+    commands += [
+        f"`wds pack {shlex.quote(_path(root / name))} out/{name} --classes out/{first}/classes.txt`" for name in others
+    ]
+    raise UsageError(
+        f"the folders of {_path(root)} look like splits that hold class folders: {', '.join(names)}",
+        cure=f"Pack each on its own: {', then '.join(commands)}. If these are the classes, name them (--classes).",
+    )
+
+
+def _add_folder(found: ClassFolders, folder: str, above: list[tuple[int, int]], collisions: _Collisions) -> None:
     """Add the pictures of one directory and of those below it, in the order of their names."""
     path = found.root / folder
     identity = _identity(path)
@@ -198,24 +259,43 @@ def _add_folder(found: ClassFolders, folder: str, above: list[tuple[int, int]]) 
     for entry in _entries(path):
         name = f"{folder}/{entry.name}"
         if _is_folder(entry):
-            _add_folder(found, name, [*above, identity])
+            _add_folder(found, name, [*above, identity], collisions)
         elif (reason := _why_not(entry)) is not None:
             known = reason in found.skipped or len(found.skipped) < _MOST_REASONS
             found.skipped[reason if known else "no picture's extension, others"] += 1
         else:
-            _refuse_collision(found.root, keys, name)
+            collisions.look(keys, name)
             found.add(name)
 
 
-def _refuse_collision(root: Path, keys: dict[str, str], name: str) -> None:
-    # Keys hold their folder unchanged, so that only files of one folder can collide.
-    key, _ = _key_and_field(name)
-    other = keys.setdefault(key, name)
-    if other is not name:
+class _Collisions:
+    """Files that would get the key of another, counted, and the first of them: all are mended in one go."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._count = 0
+        self._first: list[tuple[str, str]] = []
+        self._key: str | None = None
+
+    def look(self, keys: dict[str, str], name: str) -> None:
+        """Note the file; `keys` are those of its folder, unchanged in keys, so that only files in it can collide."""
+        key, _ = _key_and_field(name)
+        other = keys.setdefault(key, name)
+        if other is not name:
+            self._count += 1
+            self._key = self._key or key
+            if len(self._first) < _MOST_SHOWN:
+                self._first.append((other, name))
+
+    def check(self) -> None:
+        if not self._count:
+            return
+        pairs = "; ".join(f"{_path(self._root / one)} and {_path(self._root / two)}" for one, two in self._first)
+        many = f"{self._count:,} files would get the key of another{', the first are' * (self._count > _MOST_SHOWN)}"
         raise KeyRefusedError(
-            f"two files would get the same key: {_path(root / other)} and {_path(root / name)}",
-            key=key,
-            cure="Rename or remove one of them; dots in names become _, and the extension does not count.",
+            f"{'two files would get the same key' if self._count == 1 else many}: {pairs}",
+            key=self._key if self._count == 1 else None,
+            cure="Rename or remove one of each pair; dots in names become _, and the extension does not count.",
         )
 
 

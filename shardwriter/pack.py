@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from shardwriter.check import Check, Checker, failure_kind
-from shardwriter.inputs import Input, class_folders
+from shardwriter.inputs import ClassFolders, Input, class_folders, empty_classes
 from shardwriter.order import check_seed, shuffled
 from shardwriter.target import parse_pattern
 from shardwriter.writer import ShardWriter
@@ -56,6 +56,7 @@ class PackSummary:
         misnamed: pictures packed whose bytes are of another format than their name says.
         listing: the listing, None where nothing was packed.
         failures: the file with a line for each failure, None where there was none.
+        empty: the classes for which the input has no pictures. They keep their labels.
     """
 
     packed: int
@@ -67,6 +68,7 @@ class PackSummary:
     misnamed: int
     listing: Path | None
     failures: Path | None
+    empty: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [
@@ -79,6 +81,8 @@ class PackSummary:
             lines.append(f"not packed: {_counted(self.failed)}; see {self.failures}")
         if self.skipped:
             lines.append(f"left out: {_counted(self.skipped)}")
+        if self.empty:
+            lines.append(f"warning: {empty_classes(self.empty)}")
         if self.misnamed:
             lines.append(f"packed as they are: {self.misnamed:,} of another format than their name says")
         return "\n".join(lines)
@@ -146,6 +150,7 @@ def pack(
         misnamed=checker.misnamed,
         listing=Path(out) / LISTING_NAME if records else None,
         failures=Path(out) / FAILURES_NAME if failures.counts else None,
+        empty=samples.empty if isinstance(samples, ClassFolders) else (),
     )
 
 

@@ -61,6 +61,53 @@ def test_two_files_of_one_key_are_refused_with_both_names(tmp_path: Path, pair: 
     assert all(name in str(caught.value) for name in pair)
 
 
+def test_all_collisions_are_counted_and_the_first_named(tmp_path: Path) -> None:
+    fill(
+        tmp_path, *(f"cat/{number}.{kind}" for number in range(7) for kind in ("jpg", "png")), "dog/x.jpg", "dog/x.png"
+    )
+    with pytest.raises(KeyRefusedError) as caught:
+        class_folders(tmp_path)
+    assert "8 files would get the key of another, the first are: " in str(caught.value)
+    named = [f"{tmp_path}/cat/{number}.jpg and {tmp_path}/cat/{number}.png" for number in range(7)]
+    assert [pair in str(caught.value) for pair in named] == [True] * 5 + [False] * 2
+
+
+def test_a_folder_one_too_deep_is_refused_with_the_folder_above(tmp_path: Path) -> None:
+    root = fill(tmp_path / "my pictures", "cat/deep/1.jpg", *(f"cat/{number}.jpg" for number in range(57)), "dog/1.jpg")
+    with pytest.raises(UsageError) as caught:
+        class_folders(root / "cat")
+    assert "57 of 58, and 1 in 'deep'" in str(caught.value)
+    assert f"give the folder above, {root};" in str(caught.value)
+    assert len(class_folders(root)) == 59
+
+
+def test_loose_files_that_are_few_or_no_pictures_are_left_out_only(tmp_path: Path) -> None:
+    fill(tmp_path, "cat/1.jpg", "loose.jpg", "a.csv", "b.csv", "c.csv")
+    assert class_folders(tmp_path).skipped == {"outside the class folders": 4}
+
+
+def test_a_folder_of_splits_is_refused_with_the_commands_to_give(tmp_path: Path) -> None:
+    root = fill(tmp_path / "t v", *(f"{split}/{name}/1.jpg" for split in ("test", "train", "Val") for name in "ab"))
+    with pytest.raises(UsageError, match="look like splits that hold class folders: Val, test, train") as caught:
+        class_folders(root)
+    assert f"`wds pack '{root}/train' out/train`, then `wds pack '{root}/Val' out/Val --classes" in str(caught.value)
+    assert "--classes out/train/classes.txt`" in str(caught.value)
+    assert len(class_folders(root / "train")) == 2
+    assert len(class_folders(root, classes=["train", "test", "Val"])) == 6
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/1.jpg", "val/a/1.jpg"),  # classes that are called so
+        ("train/a/1.jpg", "plane/a/1.jpg"),
+        ("a/b/1.jpg", "c/d/1.jpg"),
+    ],
+)
+def test_folders_that_are_no_splits_are_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
+    assert len(class_folders(fill(tmp_path, *names)).classes) == 2
+
+
 def test_equal_names_in_different_folders_are_different_keys(tmp_path: Path) -> None:
     assert len(class_folders(fill(tmp_path, "cat/x.jpg", "cat/y/x.jpg", "dog/x.jpg"))) == 3
 
@@ -151,10 +198,19 @@ def test_a_class_that_would_not_fit_into_a_line_is_refused(tmp_path: Path) -> No
         class_folders(fill(tmp_path, "two\nlines/1.jpg"))
 
 
-def test_an_empty_class_keeps_its_number(tmp_path: Path) -> None:
+def test_an_empty_class_keeps_its_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (fill(tmp_path, "b/1.jpg", "d/1.jpg") / "a").mkdir()
     (tmp_path / "c").mkdir()
-    assert [label for *_, label in found(class_folders(tmp_path))] == [1, 3]
+    samples = class_folders(tmp_path)
+    assert [label for *_, label in found(samples)] == [1, 3]
+    assert samples.empty == ("a", "c")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "2 classes have no pictures: 'a', 'c'" in caplog.text
+
+
+def test_no_warning_where_every_class_has_pictures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert class_folders(fill(tmp_path, "a/1.jpg", "b/1.jpg")).empty == ()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

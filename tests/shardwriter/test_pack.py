@@ -213,6 +213,14 @@ def test_what_was_left_out_is_counted(tmp_path: Path, pictures: Path) -> None:
     assert pack(pictures, tmp_path / "out").skipped == {"hidden": 1, "no picture's extension, .db": 1}
 
 
+def test_classes_without_pictures_are_named_in_the_summary(tmp_path: Path, pictures: Path) -> None:
+    (pictures / "dodo").mkdir()
+    summary = pack(pictures, tmp_path / "out")
+    assert summary.empty == ("dodo",)
+    assert "warning: 1 class has no pictures: 'dodo'" in str(summary)
+    assert (tmp_path / "out/classes.txt").read_text() == "ant\nbee\ncat\ndodo\n"
+
+
 def test_a_target_that_holds_something_is_refused_and_left_alone(tmp_path: Path, pictures: Path) -> None:
     pack(pictures, tmp_path / "out")
     before = digest(tmp_path / "out")
