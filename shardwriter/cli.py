@@ -94,7 +94,8 @@ def pack(
     """Pack SOURCE, a folder of class folders, into shards in OUT.
 
     Bytes are unchanged; classes are numbered in the order of their names; the order is shuffled by the seed. Broken
-    pictures are not packed but listed in failures.jsonl beside the shards.
+    pictures are not packed but listed in failures.jsonl beside the shards. A sample's key is the picture's path without
+    the extension, dots in its base name become _: cat/a.b.1.png is cat/a_b_1.
     """
     from shardwriter.inputs import check_folder, class_folders
     from shardwriter.pack import check_target

@@ -71,9 +71,13 @@ class PackSummary:
     empty: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        what = (
+            f"{_many(self.packed, 'picture', 'pictures')} of {_many(len(self.classes), 'class', 'classes')}"
+            if self.classes
+            else _many(self.packed, "sample", "samples")
+        )
         lines = [
-            f"packed {self.packed:,} pictures of {len(self.classes):,} classes into {self.shards:,} shards, "
-            f"{self.bytes / 1e6:,.1f} MB: {self.listing}"
+            f"packed {what} into {_many(self.shards, 'shard', 'shards')}, {self.bytes / 1e6:,.1f} MB: {self.listing}"
             if self.listing
             else "packed nothing"
         ]
@@ -86,6 +90,10 @@ class PackSummary:
         if self.misnamed:
             lines.append(f"packed as they are: {self.misnamed:,} of another format than their name says")
         return "\n".join(lines)
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -95,10 +95,16 @@ class Target:
                 f"{self.folder} already holds {len(shards)} shards of {self.pattern}{stopped}; one is {shards[0]}",
                 cure="Write to another folder, or pass overwrite=True (--overwrite) to remove them first.",
             )
-        if listing is not None and listed and not (overwrite and self._lists_ours(listing)):
+        ours = listing is not None and listed and self._lists_ours(listing)
+        if ours and not overwrite:
+            raise TargetError(
+                f"{self.folder} already holds {self.listing}",
+                cure="Write to another folder, or pass overwrite=True (--overwrite) to remove it first.",
+            )
+        if listed and not ours:
             raise TargetError(
                 f"{self.folder} already holds {self.listing}, the listing of other shards",
-                cure='Write to another folder (one a split), or give this dataset its own listing="NAME.json".',
+                cure="Write to another folder: one a dataset, such as out/train and out/val.",
             )
 
     def clear_leftovers(self) -> None:
@@ -236,7 +242,7 @@ class Claim:
         except BlockingIOError as error:
             raise TargetError(
                 f"another writer is at work on {path.parent / path.name[1:].removesuffix('.lock')}",
-                cure='Give each writer its own names: the pattern and listing="NAME.json" (or listing=None).',
+                cure="Write to another folder, or wait until that writer has ended.",
             ) from error
         except OSError as error:
             if error.errno not in _NO_LOCKS:

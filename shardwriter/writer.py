@@ -59,7 +59,7 @@ class ShardWriter:
         quality: of JPEG, WebP and AVIF pictures that are encoded here from arrays or PIL images. Bytes pass unchanged.
         allow_pickle: whether fields such as pkl may be written; readers refuse them by default.
         overwrite: remove the shards of this pattern and their listing when the first sample comes.
-        listing: the file name of the listing, None for none.
+        listing: the file name of the listing, None for none. Writers that share a folder need one each, or none.
         extra: what else the listing should say, such as {"classes": [...], "shuffled": True}; values that JSON knows.
         on_shard: called with the path of each shard, once and in order, after the disk has it: to upload it, say. From
             the writing thread, at the next write after the commit, or in close; not while an exception ends the block.

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,8 +7,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+import shardwriter
+from shardwriter import ShardWriter
 from shardwriter.cli import ByteSize
-from wds_tools.cli import root
+from wds_tools.cli import COMMANDS, root
 from wds_tools.dataset import open_dataset
 
 Picture = Callable[..., bytes]
@@ -85,6 +88,36 @@ def test_limits_reach_the_writer(tmp_path: Path, pictures: Path) -> None:
     assert wds("pack", pictures, tmp_path / "out", "--max-bytes", size).exit_code == 0
     assert all(path.stat().st_size <= size for path in (tmp_path / "out").glob("*.tar"))
     assert wds("pack", pictures, tmp_path / "small", "--max-pixels", 100, "--check", "decode").exit_code == 1
+
+
+def test_a_taken_target_names_only_options_that_the_command_has(tmp_path: Path, pictures: Path) -> None:
+    wds("pack", pictures, tmp_path / "out")
+    other = wds("pack", pictures, tmp_path / "out", "--name", "val", "--overwrite")
+    assert other.exit_code == 2
+    assert "Write to another folder: one a dataset, such as out/train and out/val." in other.stderr
+    with ShardWriter(tmp_path / "busy/train-%06d.tar") as writer:
+        writer.write({"__key__": "a", "cls": 1})
+        busy = wds("pack", pictures, tmp_path / "busy")
+    assert "another writer is at work" in busy.stderr
+    assert not any("listing=" in result.stderr for result in (other, busy))
+
+
+def test_a_folder_of_splits_is_refused_in_one_line_and_nothing_is_made(tmp_path: Path, pictures: Path) -> None:
+    (tmp_path / "tv").mkdir()
+    pictures.rename(tmp_path / "tv/train")
+    result = wds("pack", tmp_path / "tv", tmp_path / "out")
+    assert result.exit_code == 2
+    assert f"`wds pack {tmp_path}/tv/train out/train`" in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", sorted(Path(shardwriter.__file__).parent.glob("*.py")), ids=lambda path: path.name)
+def test_every_command_that_a_module_names_exists(path: Path) -> None:
+    assert set(re.findall(r"\bwds ([a-z][a-z-]*)", path.read_text())) <= set(COMMANDS)
+
+
+def test_help_says_what_becomes_of_dots() -> None:
+    assert "cat/a.b.1.png is cat/a_b_1" in " ".join(wds("pack", "--help").stdout.split())
 
 
 def test_help_has_an_example_and_the_exit_status() -> None:

@@ -221,6 +221,16 @@ def test_classes_without_pictures_are_named_in_the_summary(tmp_path: Path, pictu
     assert (tmp_path / "out/classes.txt").read_text() == "ant\nbee\ncat\ndodo\n"
 
 
+def test_the_summary_speaks_of_one_and_of_many(tmp_path: Path, pictures: Path) -> None:
+    assert "packed 30 pictures of 3 classes into 2 shards" in str(pack(pictures, tmp_path / "many", max_samples=20))
+    assert "packed 4 samples into 1 shard, " in str(pack(Captions(), tmp_path / "others"))
+    for path in [*(pictures / "ant").iterdir()][1:]:
+        path.unlink()
+    for name in ("bee", "cat"):
+        shutil.rmtree(pictures / name)
+    assert "packed 1 picture of 1 class into 1 shard, " in str(pack(pictures, tmp_path / "one"))
+
+
 def test_a_target_that_holds_something_is_refused_and_left_alone(tmp_path: Path, pictures: Path) -> None:
     pack(pictures, tmp_path / "out")
     before = digest(tmp_path / "out")

@@ -101,6 +101,13 @@ def test_a_listing_of_something_else_is_never_replaced(tmp_path: Path, text: str
     target(tmp_path, listing=None).check_free(overwrite=False)
 
 
+def test_a_listing_of_its_own_that_is_left_can_be_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_text('{"shardlist": [{"url": "train-000000.tar"}]}')
+    with pytest.raises(TargetError, match=r"already holds dataset.json.*overwrite=True \(--overwrite\)"):
+        target(tmp_path).check_free(overwrite=False)
+    target(tmp_path).check_free(overwrite=True)
+
+
 def test_overwriting_removes_its_own_dataset_and_nothing_else(tmp_path: Path) -> None:
     listing = {"shardlist": [{"url": "train-000000.tar"}, {"url": "train-000001.tar"}]}
     (tmp_path / "dataset.json").write_text(json.dumps(listing))
