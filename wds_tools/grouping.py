@@ -25,7 +25,7 @@ brings a DataError as its value: what is wrong with the sample."""
 OnBad = Callable[[DataError], None]
 
 _MAX_KEYS = 1 << 20
-_CURE = "Members of a sample must be adjacent: pack with `tar --sort=name`, or reshard."
+_CURE = "Members of a sample must be adjacent: unpack, and pack again with `tar --sort=name`."
 
 
 def group(
@@ -80,7 +80,7 @@ def field_twice(key: str, field: str, url: str, offset: int) -> GroupingError:
         problem, cure = f"a member has the field {field!r}, which is kept for samples' own facts", "Rename the member."
     else:
         problem = f"a second member with the field {field!r} in one sample (case does not count)"
-        cure = "Remove one of them: appended (`tar -r`) or differing in case only? Then pack or reshard again."
+        cure = "Remove one of them: appended (`tar -r`) or differing in case only? Then unpack, and pack again with `tar --sort=name`."
     return GroupingError(problem, url=url, offset=offset, key=key, field=field, cure=cure)
 
 

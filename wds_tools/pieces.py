@@ -135,6 +135,6 @@ def _resolved(member: Member, targets: Targets | None) -> BytesLike:
     if targets is None:
         raise MemberError(
             f"the member {member.name!a} is a link to {member.link!a}, which cannot be followed in a stream",
-            cure="Reshard without compression, or pack with `tar --dereference --hard-dereference`.",
+            cure="Read a decompressed copy from a disk, or pack with `tar --dereference --hard-dereference`.",
         )
     return targets.data(member)

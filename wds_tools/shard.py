@@ -25,7 +25,7 @@ from wds_tools.grouping import OnBad, group
 from wds_tools.pieces import data_pieces, header_pieces
 from wds_tools.sample import KEY, URL, BytesLike, RawSample
 from wds_tools.sources.base import Source
-from wds_tools.tar.compressed import Decompressed, compression
+from wds_tools.tar.compressed import UNPACKERS, Decompressed, compression
 from wds_tools.tar.feed import BufferFeed, Readable, SourceFeed, StreamFeed
 from wds_tools.tar.links import Targets
 from wds_tools.tar.notes import ShardNotes
@@ -158,7 +158,7 @@ def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:
         raise ShardError(
             f"the shard is compressed ({packed}) and cannot be indexed",
             url=source.url,
-            cure="Reshard it without compression (`wds reshard`), which hardly makes pictures larger; or stream it "
+            cure=f"Decompress it (`{UNPACKERS[packed]}`), which hardly makes pictures larger; or stream it "
             "with loaders.StreamLoader.",
         )
     notes = notes if notes is not None else ShardNotes()

@@ -1,6 +1,7 @@
 """The root command: light help, a table that agrees with its commands, errors as one line, exit statuses."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -128,3 +129,9 @@ def test_signals_end_the_command_in_order(many: str, number: signal.Signals, sta
         _, complaints = process.communicate()
     assert process.returncode == status
     assert complaints.strip() == said.strip()
+
+
+def test_no_message_names_a_command_that_there_is_not() -> None:
+    folder = Path(sys.modules["wds_tools"].__file__ or "").parent
+    named = {word for path in folder.rglob("*.py") for word in re.findall(r"`wds ([a-z][a-z-]*)", path.read_text())}
+    assert {"index", "verify"} <= named <= set(COMMANDS)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from wds_tools.errors import ShardError, ShardstreamError, TruncatedShardError
 from wds_tools.sources.base import Source
 
-__all__ = ["SNIFFED", "Arriving", "Decompressed", "compression", "sniff"]
+__all__ = ["SNIFFED", "UNPACKERS", "Arriving", "Decompressed", "compression", "sniff"]
 
 SNIFFED = 10
 
@@ -29,6 +29,8 @@ _MAGIC = (
     (re.compile(rb"BZh[1-9]1AY&SY"), "bzip2"),  # "BZh" alone might be a member's name
     (re.compile(rb"\xfd7zXZ\x00"), "xz"),
 )
+UNPACKERS = {"gzip": "gunzip -k FILE", "zstd": "zstd -d FILE", "bzip2": "bunzip2 -k FILE", "xz": "xz -dk FILE"}
+"""The command that makes a plain shard beside a compressed one, by the name that `sniff` gives."""
 _CHUNK = 1 << 18
 _MAX_ZSTD_WINDOW = 1 << 27
 
@@ -113,7 +115,8 @@ class Decompressed:
             raise ShardError(
                 f"the shard is compressed with {self.compression}, for which this Python has no decompressor",
                 url=self.url,
-                cure=f"{_CURES.get(self.compression, 'Use a Python that has it')}, or reshard without compression.",
+                cure=f"{_CURES.get(self.compression, 'Use a Python that has it')}, or decompress the shard: "
+                f"`{UNPACKERS[self.compression]}`.",
             ) from error
 
     def _damaged(self, error: Exception) -> ShardError:

@@ -130,7 +130,7 @@ class StreamFeed:
                 f"a member of {need} bytes in a stream; at most {MAX_HELD} are held in memory",
                 url=self.url,
                 offset=position,
-                cure="Reshard without compression; what is not streamed may be of any size.",
+                cure="Read a decompressed copy from a disk: what is not streamed may be of any size.",
             )
         begin = position - self._base
         if begin + need > len(self._view) and self.size is None:
