@@ -5,7 +5,8 @@ people run when they are in doubt. The listing lies in the shards' folder (one f
 under the name of the listing that was given. DALI's and Energon's index files come from the same walk.
 
 A listing that is there and fits is left as it is. One that does not fit is replaced only with `force`, and then keeps
-what a scan cannot know: its name, the classes' names, whether the order is shuffled.
+what a scan cannot know: its name, the classes' names, whether the order is shuffled. Where no listing knows the classes,
+a `classes.txt` beside the shards (a name a line, as `wds pack` writes it) does.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
@@ -33,6 +34,7 @@ from wds_tools.urls import Urls, expand, places
 
 __all__ = ["IndexedFolder", "make_index"]
 
+CLASSES_NAME = "classes.txt"
 _NOT_KEPT = {"__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "base", "fields"}
 
 
@@ -46,6 +48,7 @@ class IndexedFolder:
         shards: how many it lists.
         samples: in all of them.
         bytes: of their files.
+        classes: how many were taken from a classes.txt beside the shards, None where none were.
         notes: what was passed over, by shard; empty for sound shards and where nothing was made.
     """
 
@@ -54,6 +57,7 @@ class IndexedFolder:
     shards: int
     samples: int
     bytes: int
+    classes: int | None = None
     notes: Mapping[str, Sequence[str]]
 
 
@@ -168,6 +172,9 @@ def _scans(shards: list[str], advance: Callable[[int], None]) -> list[ShardScan]
 
 def _write(listing: Path, shards: list[str], scans: list[ShardScan]) -> IndexedFolder:
     name, extra = _kept(listing)
+    beside = _classes_beside(listing) if extra.get("classes") is None else None
+    if beside is not None:
+        extra["classes"] = beside
     fields: Counter[str] = Counter()
     for found in scans:
         fields.update(found.fields)
@@ -184,6 +191,7 @@ def _write(listing: Path, shards: list[str], scans: list[ShardScan]) -> IndexedF
         shards=len(records),
         samples=sum(record.samples for record in records),
         bytes=sum(record.bytes for record in records),
+        classes=None if beside is None else len(beside),
         notes={found.url: warnings for found in scans if (warnings := found.notes.warnings())},
     )
 
@@ -196,6 +204,15 @@ def _kept(listing: Path) -> tuple[str, dict[str, object]]:
         return listing.parent.name or "dataset", {}
     extra = {key: value for key, value in facts.items() if key not in _NOT_KEPT}
     return str(facts.get("name") or listing.parent.name), extra
+
+
+def _classes_beside(listing: Path) -> list[str] | None:
+    """The lines of classes.txt, read as `wds pack --classes` reads them; None without one."""
+    try:
+        lines = listing.with_name(CLASSES_NAME).read_bytes().decode(errors="surrogateescape").split("\n")
+    except FileNotFoundError:
+        return None
+    return [line.removesuffix("\r") for line in lines if line.strip()] or None
 
 
 def _write_sidecars(shard: str, *, dali: bool, energon: bool) -> None:

@@ -8,7 +8,7 @@ from wds_tools import progress
 from wds_tools.commands import options
 from wds_tools.contents import printable
 from wds_tools.index.listing import read_listing
-from wds_tools.make_index import IndexedFolder, make_index
+from wds_tools.make_index import CLASSES_NAME, IndexedFolder, make_index
 from wds_tools.urls import places
 
 __all__ = ["index"]
@@ -44,6 +44,8 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_j
             click.echo(f"note: {printable(shard)}: {'; '.join(notes)}", err=True)
         samples, shards = options.counted(each.samples, "sample"), options.counted(each.shards, "shard")
         what = f"{samples} in {shards}, {options.size(each.bytes)}"
+        if each.classes is not None:
+            what += f", {each.classes:,} class{'' if each.classes == 1 else 'es'} from {CLASSES_NAME}"
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
 
 
@@ -59,5 +61,6 @@ def _facts(made: IndexedFolder) -> dict[str, object]:
         "shards": made.shards,
         "samples": made.samples,
         "bytes": made.bytes,
+        "classes": made.classes,
         "notes": dict(made.notes),
     }

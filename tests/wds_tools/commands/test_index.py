@@ -40,6 +40,7 @@ def test_json_has_the_same_facts(tmp_path: Path) -> None:
         "shards": 1,
         "samples": 3,
         "bytes": 10240,
+        "classes": None,
         "notes": {},
     }
 
@@ -60,3 +61,21 @@ def test_an_unfit_listing_needs_force(tmp_path: Path) -> None:
     assert "wds index --force" in done.stderr
     assert index("--force", folder).exit_code == 0
     assert len(open_dataset(folder)) == 30
+
+
+def test_classes_beside_are_taken_and_kept(tmp_path: Path) -> None:
+    folder = write_labels(tmp_path, [3])
+    (tmp_path / "classes.txt").write_text("Größe\nzebra\n", encoding="utf-8")
+    assert index(folder).stdout.endswith("KB, 2 classes from classes.txt\n")
+    assert open_dataset(folder).classes == ("Größe", "zebra")
+    (tmp_path / "classes.txt").unlink()
+    assert "classes.txt" not in index("--force", folder).stdout
+    assert open_dataset(folder).classes == ("Größe", "zebra")
+
+
+def test_a_listing_without_classes_takes_them_on_force(tmp_path: Path) -> None:
+    folder = write_labels(tmp_path, [3])
+    index(folder)
+    (tmp_path / "classes.txt").write_bytes(b"a\r\nb\r\n")
+    assert index("--force", folder).exit_code == 0
+    assert open_dataset(folder).classes == ("a", "b")
