@@ -80,7 +80,7 @@ def field_twice(key: str, field: str, url: str, offset: int) -> GroupingError:
         problem, cure = f"a member has the field {field!r}, which is kept for samples' own facts", "Rename the member."
     else:
         problem = f"a second member with the field {field!r} in one sample (case does not count)"
-        cure = "Remove one of them: appended (`tar -r`) or differing in case only? Then unpack, and pack again with `tar --sort=name`."
+        cure = "Remove one of them: appended (`tar -r`) or differing in case only? Then pack again: `tar --sort=name`."
     return GroupingError(problem, url=url, offset=offset, key=key, field=field, cure=cure)
 
 

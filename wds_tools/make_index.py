@@ -5,8 +5,8 @@ people run when they are in doubt. The listing lies in the shards' folder (one f
 under the name of the listing that was given. DALI's and Energon's index files come from the same walk.
 
 A listing that is there and fits is left as it is. One that does not fit is replaced only with `force`, and then keeps
-what a scan cannot know: its name, the classes' names, whether the order is shuffled. Where no listing knows the classes,
-a `classes.txt` beside the shards (a name a line, as `wds pack` writes it) does.
+what a scan cannot know: its name, the classes' names, whether the order is shuffled. Where no listing knows the
+classes, a `classes.txt` beside the shards (a name a line, as `wds pack` writes it) does.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
