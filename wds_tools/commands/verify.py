@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import click
 
@@ -12,6 +13,10 @@ from wds_tools.contents import printable
 from wds_tools.verify import Problem, Verification, verify
 
 __all__ = ["verify_command"]
+
+SHOWN = 10
+"""Problems of each kind that are shown."""
+UNDECODED = " (headers and index only; --decode reads the pictures and other fields too)"
 
 EPILOG = """\b
 Examples:
@@ -32,11 +37,13 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, a
     """Read everything and list all that is wrong.
 
     Every shard is read from end to end and held against its listing, offsets and sidecars. Each problem is a line with
-    shard, offset, key and field as far as there are, and what to do.
+    shard, offset, key and field as far as there are, and what to do; of many of one kind the first ten are shown.
     """
+    seen: Counter[str] = Counter()
 
     def show(problem: Problem) -> None:
-        if not as_json:
+        seen[problem.kind] += 1
+        if not as_json and seen[problem.kind] <= SHOWN:
             click.echo(str(problem))
 
     with progress.bar("verifying", unit="samples") as bar:
@@ -44,13 +51,20 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, a
     if as_json:
         options.echo_json(dataclasses.asdict(result))
     else:
-        _summarise(result)
+        _say_what_was_cut(seen)
+        _summarise(result, decode=decode)
     ctx.exit(1 if result.problems else 0)
 
 
-def _summarise(result: Verification) -> None:
+def _say_what_was_cut(seen: Counter[str]) -> None:
+    for kind, number in seen.items():
+        if number > SHOWN:
+            click.echo(f"{kind}: ... and {number - SHOWN:,} more of this kind; --json lists all")
+
+
+def _summarise(result: Verification, *, decode: bool) -> None:
     for shard, notes in result.notes.items():
         click.echo(f"note: {printable(shard)}: {'; '.join(notes)}")
     verdict = options.counted(len(result.problems), "problem") if result.problems else "all sound"
     shards, samples = options.counted(result.shards, "shard"), options.counted(result.samples, "sample")
-    click.echo(f"{shards}, {samples}, {options.size(result.bytes)} read: {verdict}")
+    click.echo(f"{shards}, {samples}, {options.size(result.bytes)} read: {verdict}{'' if decode else UNDECODED}")

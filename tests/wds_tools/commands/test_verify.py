@@ -51,3 +51,23 @@ def test_json_lists_everything(tmp_path: Path) -> None:
 def test_progress_goes_to_stderr(tmp_path: Path) -> None:
     done = verify(write_labels(tmp_path, [3]))
     assert done.stderr.startswith("verifying: 3 samples in ")
+
+
+def test_the_last_line_says_that_fields_were_not_decoded(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "a.tar", [("a", {"cls": b"no number"})])
+    done = verify(str(shard))
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1].startswith("1 shard, 1 sample, 10.2 KB read: all sound (headers and index only")
+    assert "--decode" in done.stdout
+    assert "headers and index only" not in verify("--decode", str(shard)).stdout
+
+
+def test_of_many_problems_of_a_kind_ten_are_shown_and_json_has_all(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "a.tar", [(f"{at:03d}", {"cls": b"x"}) for at in range(150)])
+    lines = verify("--decode", str(shard)).stdout.splitlines()
+    assert sum(line.startswith("FieldError: ") and "key" in line for line in lines) == 10
+    assert lines[-2:] == [
+        "FieldError: ... and 140 more of this kind; --json lists all",
+        "1 shard, 150 samples, 163.8 KB read: 150 problems",
+    ]
+    assert len(json.loads(verify("--json", "--decode", str(shard)).stdout)["problems"]) == 150
