@@ -71,6 +71,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedPictureError",
     "UsageError",
+    "shown",
 ]
 
 
@@ -123,7 +124,7 @@ class ShardstreamError(Exception):
 
     def __str__(self) -> str:
         places = (("shard", self.url), ("offset", self.offset), ("key", self.key), ("field", self.field))
-        where = ", ".join(f"{name} {_shown(value)}" for name, value in places if value is not None)
+        where = ", ".join(f"{name} {_bare(value)}" for name, value in places if value is not None)
         text = f"{self.problem} ({where})" if where else self.problem
         return f"{text}. {self.cure}" if self.cure else text
 
@@ -132,9 +133,19 @@ class ShardstreamError(Exception):
         return _rebuild, (type(self), self.problem, places)
 
 
-def _shown(value: str | int) -> str:
-    # Keys and urls may hold undecodable bytes (surrogates) and line breaks: an error must always print.
-    return str(value) if isinstance(value, int) else ascii(value) if not value.isprintable() else value
+def shown(text: str) -> str:
+    r"""A key, a name or a path for a message, quoted: as it is where it can be printed, with escapes where not.
+
+    Keys and urls may hold undecodable bytes (surrogates) and line breaks: an error must always print.
+
+    >>> print(shown("Größe"), shown("a\nb"))
+    'Größe' 'a\nb'
+    """
+    return repr(text) if text.isprintable() else ascii(text)
+
+
+def _bare(value: str | int) -> str:
+    return str(value) if isinstance(value, int) or value.isprintable() else shown(value)
 
 
 def _rebuild(kind: type[ShardstreamError], problem: str, places: dict[str, Any]) -> ShardstreamError:

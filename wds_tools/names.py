@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from wds_tools.errors import FieldRefusedError, KeyRefusedError
+from wds_tools.errors import FieldRefusedError, KeyRefusedError, shown
 
 __all__ = ["MAX_FIELD", "MAX_KEY", "check_field", "check_key", "is_litter", "is_metadata", "near_field", "split_name"]
 
@@ -70,7 +70,7 @@ def check_key(key: str) -> None:
     fault = _key_fault(key)
     if fault is not None:
         problem, cure = fault
-        raise KeyRefusedError(f"the key {key!a} {problem}", cure=cure)
+        raise KeyRefusedError(f"the key {shown(key)} {problem}", cure=cure)
 
 
 def check_field(field: str) -> None:
@@ -82,7 +82,7 @@ def check_field(field: str) -> None:
     fault = _field_fault(field)
     if fault is not None:
         problem, cure = fault
-        raise FieldRefusedError(f"the field name {field!a} {problem}", cure=cure)
+        raise FieldRefusedError(f"the field name {shown(field)} {problem}", cure=cure)
 
 
 _Fault = tuple[str, str] | None  # what is wrong, and the cure

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wds_tools.errors import MemberError
+from wds_tools.errors import MemberError, shown
 from wds_tools.grouping import Piece
 from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import KEY, BytesLike
@@ -129,12 +129,12 @@ def _unusual(key: str, field: str, member: Member, targets: Targets | None) -> P
 def _resolved(member: Member, targets: Targets | None) -> BytesLike:
     if member.kind == "sparse":
         raise MemberError(
-            f"the member {member.name!a} is sparse (stored without its holes)",
+            f"the member {shown(member.name)} is sparse (stored without its holes)",
             cure="Pack the shard again without `tar --sparse`.",
         )
     if targets is None:
         raise MemberError(
-            f"the member {member.name!a} is a link to {member.link!a}, which cannot be followed in a stream",
+            f"the member {shown(member.name)} is a link to {shown(member.link)}, which cannot be followed in a stream",
             cure="Read a decompressed copy from a disk, or pack with `tar --dereference --hard-dereference`.",
         )
     return targets.data(member)

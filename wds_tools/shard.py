@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wds_tools.errors import ShardError, StaleIndexError, TruncatedShardError
+from wds_tools.errors import ShardError, StaleIndexError, TruncatedShardError, shown
 from wds_tools.grouping import OnBad, group
 from wds_tools.pieces import data_pieces, header_pieces
 from wds_tools.sample import KEY, URL, BytesLike, RawSample
@@ -180,7 +180,7 @@ def _samples(steps: Walk, targets: Targets | None, on_bad: OnBad | None) -> Iter
     try:
         yield from group(data_pieces(steps, targets), url=url, notes=notes, on_bad=on_bad)
     except TruncatedShardError as error:
-        last = "no sample is whole" if notes.last_key is None else f"the last whole sample is {notes.last_key!a}"
+        last = "no sample is whole" if notes.last_key is None else f"the last whole sample is {shown(notes.last_key)}"
         error.problem += f"; {last}"
         raise
     _say(url, notes)
@@ -194,7 +194,7 @@ def _parse_slowly(view: memoryview, url: str, offset: int, targets: Targets | No
     steps = Walk(BufferFeed(view, base=offset, url=url), ShardNotes(), position=offset)
     samples = list(group(data_pieces(steps, targets or inside), url=url))
     if len(samples) != 1:
-        keys = ", ".join(ascii(sample[KEY]) for sample in samples[:3])
+        keys = ", ".join(shown(sample[KEY]) for sample in samples[:3])
         raise StaleIndexError(
             f"one sample was expected in {len(view)} bytes, found {len(samples)} ({keys})",
             url=url,

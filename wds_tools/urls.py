@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from wds_tools import addresses
-from wds_tools.errors import NoShardsError, UsageError
+from wds_tools.errors import NoShardsError, UsageError, shown
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.listing import LISTING_NAME, read_listing
 
@@ -200,17 +200,17 @@ def _nothing(asked: str, path: str) -> NoShardsError:
         cure = "`~` is not expanded here: write the path in full"
     elif "::" in asked:
         cure = "Give several urls as a list, not joined by `::`"
-    return NoShardsError(f"no shards match {asked!r}; {_what_lies_in(folder)}", cure=cure)
+    return NoShardsError(f"no shards match {shown(asked)}; {_what_lies_in(folder)}", cure=cure)
 
 
-def _what_lies_in(folder: str, shown: int = 5) -> str:
-    shown_as = "this folder" if folder == "." else ascii(folder)
+def _what_lies_in(folder: str, most: int = 5) -> str:
+    shown_as = "this folder" if folder == "." else shown(folder)
     try:
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError as error:
         return f"{shown_as} cannot be listed ({error.strerror})"
     if not names:
         return f"{shown_as} is empty"
-    first = [ascii(name + "/" if os.path.isdir(os.path.join(folder, name)) else name) for name in names[:shown]]
-    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    first = [shown(name + "/" if os.path.isdir(os.path.join(folder, name)) else name) for name in names[:most]]
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return f"{shown_as} holds {', '.join(first)}{more}"

@@ -2,10 +2,13 @@
 
 import inspect
 import pickle
+from pathlib import Path
 
 import pytest
 
 from wds_tools import errors
+from wds_tools.names import check_key
+from wds_tools.urls import expand
 
 ALL = [value for _, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, errors.ShardstreamError)]
 
@@ -33,7 +36,7 @@ def test_every_error_prints_its_message_whatever_builtin_it_also_is(kind: type[e
 
 
 def test_all_errors_are_exported() -> None:
-    assert sorted(kind.__name__ for kind in ALL) == sorted(errors.__all__)
+    assert sorted(kind.__name__ for kind in ALL) == sorted(set(errors.__all__) - {"shown"})
 
 
 def test_the_message_names_each_place_that_is_known() -> None:
@@ -89,3 +92,27 @@ def test_only_content_is_a_sample_error() -> None:
     # on_error="skip" skips SampleError: a disk or a damaged container must never be one.
     for kind in (errors.UnavailableError, errors.ShardError, errors.ListingError, errors.UsageError, errors.BatchError):
         assert not issubclass(kind, errors.SampleError)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Größe", "'Größe'"),
+        ("it's", '"it\'s"'),
+        ("a\nb", r"'a\nb'"),
+        ("\x1b[31mü", r"'\x1b[31m\xfc'"),
+        ("\udcff.jpg", r"'\udcff.jpg'"),
+        ("\u202eü", r"'\u202e\xfc'"),
+    ],
+)
+def test_text_is_shown_as_it_is_where_it_can_be_printed(text: str, expected: str) -> None:
+    assert errors.shown(text) == expected
+    errors.shown(text).encode()
+
+
+def test_names_in_messages_are_whole_words(tmp_path: Path) -> None:
+    (tmp_path / "Größe").mkdir()
+    with pytest.raises(errors.NoShardsError, match=r"Größe.*holds 'Größe/'"):
+        expand(str(tmp_path / "Größe*.tar"))
+    with pytest.raises(errors.KeyRefusedError, match="'Größe/'"):
+        check_key("Größe/")

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, ShardMissingError, TruncatedShardError, UnavailableError, UsageError
+from wds_tools.errors import ListingError, ShardMissingError, TruncatedShardError, UnavailableError, UsageError, shown
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
 from wds_tools.index.offsets import OffsetArray
@@ -64,7 +64,7 @@ def file_facts(urls: Sequence[str]) -> list[FileFacts]:
     found = map_in_order(_facts, urls)
     missing = [url for url, facts in zip(urls, found, strict=True) if facts is None]
     if missing:
-        names = ", ".join(ascii(url) for url in missing[:5]) + (" ..." if len(missing) > 5 else "")
+        names = ", ".join(shown(url) for url in missing[:5]) + (" ..." if len(missing) > 5 else "")
         raise ShardMissingError(
             f"{len(missing):,} of {len(urls):,} shards do not exist: {names}",
             url=missing[0],
@@ -170,5 +170,5 @@ def _compare_counts(facts: Sequence[FileFacts], found: Sequence[ShardIndex]) -> 
             stated = counts.get(os.path.basename(each.path)) if os.path.dirname(each.path) == folder else None
             if stated is not None and stated != len(index.offsets) - 1:
                 _log.warning(
-                    "%s holds %d samples, its counts file says %d", ascii(each.path), len(index.offsets) - 1, stated
+                    "%s holds %d samples, its counts file says %d", shown(each.path), len(index.offsets) - 1, stated
                 )

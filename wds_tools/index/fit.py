@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wds_tools.errors import HeaderError, ListingError, StaleIndexError
+from wds_tools.errors import HeaderError, ListingError, StaleIndexError, shown
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.sidecars import Component, escaped, makes_sample, parse_dali
 from wds_tools.sources.base import Source
@@ -137,7 +137,7 @@ def _check_component(source: Source, component: Component, place: str) -> None:
     name = headers.decode_name(header.name)
     if component.name is not None and len(header.name) < 100 and escaped(name) != component.name:
         raise StaleIndexError(
-            f"the member with data at {component.data} is {name!a}, not {component.name!a}", url=place
+            f"the member with data at {component.data} is {shown(name)}, not {shown(component.name)}", url=place
         )
 
 

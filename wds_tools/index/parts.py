@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError
+from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError, shown
 from wds_tools.index.beside import listings_in
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.find import file_facts, index_shards
@@ -155,9 +155,9 @@ def _beside(folder: str, facts: list[FileFacts]) -> list[Part] | None:
             if chosen is not None:
                 return list(_runs(_mapped(listing), chosen))
         except ShardstreamError as error:
-            _log.warning("%s is passed over: %s", ascii(place), error)
+            _log.warning("%s is passed over: %s", shown(place), error)
         else:
-            _log.warning("%s is passed over: it does not list these shards with their sizes", ascii(place))
+            _log.warning("%s is passed over: it does not list these shards with their sizes", shown(place))
     return None
 
 

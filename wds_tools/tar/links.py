@@ -13,7 +13,7 @@ import contextlib
 import posixpath
 from collections.abc import Callable, Iterable
 
-from wds_tools.errors import DataError, MemberError
+from wds_tools.errors import DataError, MemberError, shown
 from wds_tools.sample import BytesLike
 from wds_tools.tar.walk import Member
 
@@ -74,4 +74,4 @@ def _target(link: Member) -> str:
 
 def _refused(link: Member, why: str) -> MemberError:
     what = "symbolic link" if link.kind == "symlink" else "hard link"
-    return MemberError(f"the {what} {link.name!a} -> {link.link!a} {why}", offset=link.header, cure=_CURE)
+    return MemberError(f"the {what} {shown(link.name)} -> {shown(link.link)} {why}", offset=link.header, cure=_CURE)

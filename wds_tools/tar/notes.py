@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from wds_tools.errors import shown
+
 __all__ = ["ShardNotes"]
 
 _EXAMPLES = 3
@@ -54,7 +56,7 @@ class ShardNotes:
 
     def warnings(self) -> list[str]:
         """What a user should know, a phrase each; empty for a sound shard."""
-        names = ", ".join(map(ascii, self.nameless_examples))
+        names = ", ".join(map(shown, self.nameless_examples))
         more = ", ..." if self.nameless > len(self.nameless_examples) else ""
         phrases = (
             (self.nameless, f"{self.nameless} files whose names make no sample ({names}{more})"),

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from wds_tools.errors import HeaderError, NotATarError, TruncatedShardError
+from wds_tools.errors import HeaderError, NotATarError, TruncatedShardError, shown
 from wds_tools.sample import BytesLike
 from wds_tools.sources.base import Source
 from wds_tools.tar import headers
@@ -132,7 +132,7 @@ class Walk:
         """
         end = self.feed.size
         if end is not None and member.stop > end:
-            raise self._cut(end, f"inside the member {member.name!a} ({member.size} bytes from {member.data} on)")
+            raise self._cut(end, f"inside the member {shown(member.name)} ({member.size} bytes from {member.data} on)")
 
     def _skip_zeros(self) -> int | None:
         """Where the next header is, behind zero blocks if there are any; None at the end."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from zlib import adler32
 
-from wds_tools.errors import KeyRefusedError
+from wds_tools.errors import KeyRefusedError, shown
 from wds_tools.tar.headers import BLOCK
 
 __all__ = ["END", "member_header", "padding"]
@@ -53,7 +53,7 @@ def member_header(name: str, size: int, *, mode: int = 0o644, mtime: int = 0) ->
     """
     raw = _name_bytes(name)
     if not (0 <= size < 1 << 62 and 0 <= mode < 1 << 21 and 0 <= mtime < _LARGE):
-        raise ValueError(f"size {size}, mode {mode:#o} or mtime {mtime} of the member {name!a} is out of range")
+        raise ValueError(f"size {size}, mode {mode:#o} or mtime {mtime} of the member {shown(name)} is out of range")
     if raw.isascii() and size < _LARGE:
         if len(raw) <= 100:
             return _block(raw, size, mode, mtime)
@@ -69,11 +69,11 @@ def _name_bytes(name: str) -> bytes:
         raw = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise KeyRefusedError(
-            f"the member name {name!a} cannot be written as UTF-8", cure="Choose a name without surrogates."
+            f"the member name {shown(name)} cannot be written as UTF-8", cure="Choose a name without surrogates."
         ) from error
     if not raw or 0 in raw or raw.endswith(b"/"):  # GNU tar takes the last for a folder, tarfile drops the slash
         raise KeyRefusedError(
-            f"the member name {name!a} is empty, holds NUL or ends with a slash", cure="Choose another name."
+            f"the member name {shown(name)} is empty, holds NUL or ends with a slash", cure="Choose another name."
         )
     return raw
 

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 def test_opening_the_folder_says_so_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert len(open_dataset(folder)) == 12
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "1 shard beside the listing that it does not list: s-0003.tar" in line
+    assert "1 shard beside the listing that it does not list: 's-0003.tar'" in line
     assert f"wds index --force {folder}`" in line
     caplog.clear()
     assert len(expand(f"{folder}/")) == 3
@@ -38,7 +38,10 @@ def test_only_the_first_of_many_are_named(folder: Path, caplog: pytest.LogCaptur
     for number in range(4, 9):
         write_shard(folder / f"s-{number:04d}.tar", [("new", {"cls": b"1"})])
     open_dataset(folder)
-    assert "6 shards beside the listing that it does not list: s-0003.tar, s-0004.tar, s-0005.tar, ..." in caplog.text
+    assert (
+        "6 shards beside the listing that it does not list: 's-0003.tar', 's-0004.tar', 's-0005.tar', ..."
+        in caplog.text
+    )
 
 
 def test_the_listing_itself_is_opened_without_a_word(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
