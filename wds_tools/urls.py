@@ -21,8 +21,10 @@ A folder whose listing leaves out shards that lie beside it is opened with a lin
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -200,7 +202,27 @@ def _nothing(asked: str, path: str) -> NoShardsError:
         cure = "`~` is not expanded here: write the path in full"
     elif "::" in asked:
         cure = "Give several urls as a list, not joined by `::`"
+    elif path == os.path.join(asked, "*.tar") and _holds_class_folders(asked):
+        words = shlex.quote(asked) if asked.isprintable() else "FOLDER"
+        cure = f"These look like class folders of pictures: pack them first with `wds pack {words} shards`"
     return NoShardsError(f"no shards match {shown(asked)}; {_what_lies_in(folder)}", cure=cure)
+
+
+def _holds_class_folders(folder: str, most: int = 20) -> bool:
+    """Whether a folder in it holds a picture; of both only the first few are looked at."""
+    from wds_tools.codec import PICTURE_FIELDS
+
+    endings = tuple(f".{field}" for field in PICTURE_FIELDS)
+    try:
+        with os.scandir(folder) as entries:
+            inner = [entry.path for entry in itertools.islice(entries, most) if entry.is_dir()]
+        for place in inner:
+            with os.scandir(place) as files:
+                if any(file.name.lower().endswith(endings) for file in itertools.islice(files, most)):
+                    return True
+    except OSError:
+        pass  # it is a hint and no more
+    return False
 
 
 def _what_lies_in(folder: str, most: int = 5) -> str:

@@ -184,3 +184,19 @@ def test_a_json_that_is_no_listing(folder: Path, text: str) -> None:
     (folder / "dataset.json").write_text(text)
     with pytest.raises(ListingError, match=r"listing|wids_version"):
         urls.expand(folder)
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_class_folders_of_pictures_have_to_be_packed_first(folder: Path, end: str) -> None:
+    inner = folder / "my pictures" / "cat"
+    inner.mkdir(parents=True)
+    given = f"data/my pictures{end}"
+    with pytest.raises(NoShardsError) as caught:
+        urls.expand(given)
+    assert "wds pack" not in str(caught.value)
+    (inner / "Tom.JPG").touch()
+    for asked in (given, Path(given)):
+        with pytest.raises(NoShardsError) as caught:
+            dataset.open_dataset(asked)
+        assert "class folders of pictures" in str(caught.value)
+        assert f"`wds pack '{asked}' shards`" in str(caught.value)
