@@ -10,6 +10,7 @@ A sample whose label is missing or does not decode gets the code -1: whether it 
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import logging
@@ -26,10 +27,10 @@ import numpy.typing as npt
 from wds_tools import addresses, codec
 from wds_tools.atomic import write_atomic
 from wds_tools.dataset import Dataset
-from wds_tools.errors import DataError, SampleError, ShardstreamError, UsageError
+from wds_tools.errors import DataError, SampleError, ShardstreamError, UsageError, shown
 from wds_tools.index.cache import default_cache_dir
-from wds_tools.names import is_litter, is_metadata, split_name
-from wds_tools.shard import link_targets, parse_sample
+from wds_tools.names import is_litter, is_metadata, near_field, split_name
+from wds_tools.shard import link_targets, parse_sample, scan
 from wds_tools.sources.base import Source
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
@@ -86,6 +87,7 @@ def read_labels(dataset: Dataset, field: str = "cls", *, cache_dir: Path | None 
     """
     field = field.lower()
     if codec.kind_of(field) not in ("int", "text"):
+        _refuse_unknown(dataset, field)
         raise UsageError(
             f"the field {field!r} holds {codec.kind_of(field)}, expected a number or a word for each sample",
             cure='Name the field with the class, such as "cls".',
@@ -98,6 +100,7 @@ def read_labels(dataset: Dataset, field: str = "cls", *, cache_dir: Path | None 
     _log.info("reading the field %s of %d samples", field, len(dataset))
     labels = _joined(map_in_order(lambda shard: _of_shard(dataset, shard, field), range(len(dataset.urls))))
     if len(dataset) and not labels.values:
+        _refuse_unknown(dataset, field)
         raise UsageError(
             f"no sample has a label in the field {field!r}",
             url=dataset.urls[0],
@@ -106,6 +109,28 @@ def read_labels(dataset: Dataset, field: str = "cls", *, cache_dir: Path | None 
     if path is not None and _save(path, labels):
         return _load(path, len(dataset)) or labels
     return labels
+
+
+def _refuse_unknown(dataset: Dataset, field: str) -> None:
+    """Raise where no sample has the field, as far as the listing's counts or the first shard with samples tell."""
+    counts = dataset.listing.get("fields")
+    there = set(map(str, counts)) if isinstance(counts, dict) else _fields_of_a_shard(dataset)
+    if not there or field in there:
+        return
+    near = difflib.get_close_matches(field, sorted(there), n=1) or [each for each in [near_field(field, there)] if each]
+    raise UsageError(
+        f"no sample has a field {shown(field)}; there are {', '.join(map(shown, sorted(there)))}",
+        url=dataset.urls[0],
+        cure=f"Did you mean {shown(near[0])}?" if near else 'Name the field with the class, "cls" as a rule.',
+    )
+
+
+def _fields_of_a_shard(dataset: Dataset) -> set[str]:
+    filled = np.flatnonzero(dataset.counts)
+    if not filled.size:
+        return set()
+    with open_source(dataset.urls[int(filled[0])]) as source:
+        return set(scan(source).fields)
 
 
 def _of_shard(dataset: Dataset, shard: int, field: str) -> Labels:

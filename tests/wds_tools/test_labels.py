@@ -15,6 +15,7 @@ from wds_tools import labels as module
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import UsageError
 from wds_tools.labels import read_labels
+from wds_tools.make_index import make_index
 
 
 def test_labels_are_those_of_the_samples(tmp_path: Path) -> None:
@@ -102,8 +103,18 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 
 def test_fields_that_are_no_labels_are_refused(tmp_path: Path) -> None:
-    dataset = open_dataset(write_labels(tmp_path / "d", [3]))
+    samples = [("a", {"jpg": b"x", "txt": b"", "Label.cls": b"1"})]
+    dataset = open_dataset(str(write_shard(tmp_path / "d" / "a.tar", samples)))
     with pytest.raises(UsageError, match="'jpg' holds picture, expected a number or a word"):
         read_labels(dataset, "jpg")
     with pytest.raises(UsageError, match=r"no sample has a label in the field 'txt'.*wds ls"):
         read_labels(dataset, "txt")
+    for wanted, near in (("txts", "txt"), ("labelcls", "label.cls"), ("cls", "label.cls")):
+        with pytest.raises(UsageError, match=rf"no sample has a field '{wanted}'; there are 'jpg'.*mean '{near}'\?"):
+            read_labels(dataset, wanted)
+
+
+def test_a_field_that_no_sample_has_is_told_by_the_listing_too(tmp_path: Path) -> None:
+    make_index(write_labels(tmp_path / "d", [0, 3]))
+    with pytest.raises(UsageError, match=r"no sample has a field 'target'; there are 'cls' .*Name the field"):
+        read_labels(open_dataset(tmp_path / "d"), "target")
