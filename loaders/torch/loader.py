@@ -18,6 +18,7 @@ from loaders.policy import OnError
 from loaders.read import Reading
 from loaders.selection import Selection, Urls
 from loaders.slab import Allocate, plain_memory
+from wds_tools.errors import UsageError
 from wds_tools.pictures.options import Pictures
 
 __all__ = ["ShardLoader", "as_tensors", "pinned_memory", "world_of_torch"]
@@ -115,6 +116,14 @@ class ShardLoader(NumpyLoader):
             exclude=exclude,
         )
         self.pin_memory = pin_memory
+
+    def __getitem__(self, index: Any) -> Any:
+        """Refused: torch's DataLoader asks for it where it is given a loader in place of a dataset."""
+        raise UsageError(
+            f"item {index!r} is asked of a ShardLoader, which gives whole batches in order",
+            cure="Iterate the loader itself: it takes the place of DataLoader. For worker processes give DataLoader a "
+            "loaders.torch.ShardDataset with batch_size=None, for samples by number a loaders.open(..., fields=...).",
+        )
 
     def _resolve_world(self) -> tuple[int, int]:
         return world_of_torch(super()._resolve_world)
