@@ -136,6 +136,8 @@ class ShardLoader:
         self._broken_off = False  # the epoch at the cursor was begun and not finished
         self._loaded = False
         self._iteration = 0
+        self._running: int | None = None  # the epoch of the iteration that the caller is in
+        self._warned = False
 
     # Places where a framework puts its own.
 
@@ -189,8 +191,7 @@ class ShardLoader:
         if self._session is None:
             rank, world_size, recipe = self._part()
             plan = self.plan
-            if rank == 0 and plan.shuffle:
-                warn_of_shared_blocks(lanes=plan.lanes, block=plan.block, world_size=world_size)
+            self._warn(plan, rank, world_size)
             self._session = Session(
                 self.dataset,
                 plan,
@@ -202,6 +203,12 @@ class ShardLoader:
             weakref.finalize(self, self._session.abandon)
         return self._session
 
+    def _warn(self, plan: AnyPlan, rank: int, world_size: int) -> None:
+        """Of the first rank, and once: closing a loader and iterating it anew tells nobody anything new."""
+        if rank == 0 and plan.shuffle and not self._warned:
+            self._warned = True
+            warn_of_shared_blocks(lanes=plan.lanes, block=plan.block, world_size=world_size)
+
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank, the same on every rank."""
         session = self._begin()
@@ -209,30 +216,50 @@ class ShardLoader:
 
     def __iter__(self) -> Iterator[Any]:
         session = self._begin()
-        if self._broken_off:
-            self._cursor = Cursor(self._cursor.epoch + 1, 0)
-        if session.plan.batches(session.global_batch, position=self._cursor.position) == 0:
-            # A state with less left than one batch of the size in use now: there is no empty epoch.
-            self._cursor = Cursor(self._cursor.epoch + 1, 0)
+        self._running = None  # an iteration before this one is over
+        if self.epoch != self._cursor.epoch:
+            self._cursor, self._broken_off = Cursor(self.epoch, 0), False
         self._iteration += 1  # and no more: frameworks ask for an iterator, and for another before they take a batch
         return self._iterate(session, self._iteration)
 
     def _iterate(self, session: Session, iteration: int) -> Iterator[Any]:
         last = False
-        while not last:
-            if iteration != self._iteration or session is not self._session:
-                raise UsageError(
-                    "the loader was iterated, moved or closed while this iteration ran",
-                    cure="Use one iteration at a time, or one loader for each.",
-                )
-            job = session.take(self._cursor)
-            self._cursor = job.after
-            last = job.last
-            self._broken_off, self._loaded = not last, False
-            batch = self._present(job.batch)
-            del job  # or this frame would keep the batch's memory while the caller has let it go
-            yield batch
-            del batch
+        try:
+            while not last:
+                if iteration != self._iteration or session is not self._session:
+                    raise UsageError(
+                        "the loader was iterated, moved or closed while this iteration ran",
+                        cure="Use one iteration at a time, or one loader for each.",
+                    )
+                job = session.take(self._cursor)
+                self._running, self._cursor, last = self._cursor.epoch, job.after, job.last
+                self._broken_off, self._loaded = not last, False
+                batch = self._present(job.batch)
+                del job  # or this frame would keep the batch's memory while the caller has let it go
+                yield batch
+                del batch
+        finally:
+            if iteration == self._iteration:
+                self._running = None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration gives; while one runs, the epoch that it gives.
+
+        A script that goes on from a state counts on from here: `for epoch in range(loader.epoch, epochs):`. An
+        iteration that is broken off is over as soon as it is let go, which leaving a `for` loop does.
+        """
+        if self._running is not None:
+            return self._running
+        # After a state there may be less left than one batch of the size in use now: there is no empty epoch.
+        return self._cursor.epoch + (self._broken_off or not self._left())
+
+    def _left(self) -> bool:
+        """Whether the epoch at the cursor has a batch left."""
+        if self._cursor.position == 0:
+            return True
+        _, world_size, recipe = self._part()
+        return self.plan.batches(recipe.batch_size * world_size, position=self._cursor.position) > 0
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its start; a loaded state's own epoch keeps its place."""
@@ -250,11 +277,11 @@ class ShardLoader:
             StateError: it is of another dataset, seed, order or tail; the message says what changed.
         """
         loaded = State.of_dict(state)
-        self._adopted = loaded
+        before, self._adopted = self._adopted, loaded
         try:
             loaded.check(self.plan)
         except Exception:
-            self._adopted = None
+            self._adopted = before
             raise
         if self._session is not None and (self._session.plan.lanes, self._session.plan.block) != (
             loaded.lanes,
@@ -265,7 +292,7 @@ class ShardLoader:
         self._loaded = True
 
     def _move(self, cursor: Cursor) -> None:
-        self._cursor, self._broken_off, self._loaded = cursor, False, False
+        self._cursor, self._broken_off, self._loaded, self._running = cursor, False, False, None
         self._iteration += 1
 
     def report(self) -> Report:
@@ -284,7 +311,7 @@ class ShardLoader:
         """End the threads and close the shards; twice does nothing, and iterating begins anew."""
         if self._session is not None:
             self._session.close()
-            self._session = None
+            self._session = self._running = None
 
     def __enter__(self) -> Self:
         return self

@@ -124,6 +124,7 @@ class StreamLoader:
         self._broken_off = False  # the epoch at the cursor was begun and not finished
         self._loaded = False
         self._iteration = self._running = 0
+        self._given: int | None = None  # the epoch of the iteration that the caller is in
 
     # Places where a framework puts its own.
 
@@ -163,8 +164,9 @@ class StreamLoader:
 
     def __iter__(self) -> Iterator[Any]:
         session = self._begin()
-        if self._broken_off or session.batches(self._cursor.position) == 0:  # there is no empty epoch
-            self._cursor, self._broken_off = Cursor(self._cursor.epoch + 1, 0), False
+        self._given = None  # an iteration before this one is over
+        if self.epoch != self._cursor.epoch:
+            self._cursor, self._broken_off = Cursor(self.epoch, 0), False
         self._iteration += 1  # and no more: frameworks ask for an iterator, and for another before they take a batch
         return self._iterate(session, self._iteration)
 
@@ -179,7 +181,7 @@ class StreamLoader:
                         cure="Use one iteration at a time, or one loader for each.",
                     )
                 job = session.take(self._cursor)
-                self._cursor, last = job.after, job.last
+                self._given, self._cursor, last = self._cursor.epoch, job.after, job.last
                 self._broken_off, self._loaded = not last, False
                 batch = self._present(job.batch)
                 del job  # or this frame would keep the batch's memory while the caller has let it go
@@ -188,6 +190,16 @@ class StreamLoader:
         finally:
             if self._running == iteration:
                 session.rest()
+            if self._iteration == iteration:
+                self._given = None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration gives; while one runs, the epoch that it gives."""
+        if self._given is not None:
+            return self._given
+        empty = self._cursor.position > 0 and self._begin().batches(self._cursor.position) == 0
+        return self._cursor.epoch + (self._broken_off or empty)  # there is no empty epoch
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its start; a loaded state's own epoch keeps its place."""
@@ -233,7 +245,7 @@ class StreamLoader:
         """End threads, streams and commands; twice does nothing, and iterating begins anew."""
         if self._session is not None:
             self._session.rest()
-            self._session = None
+            self._session = self._given = None
 
     def __enter__(self) -> Self:
         return self
@@ -246,5 +258,5 @@ class StreamLoader:
         return f"{type(self).__name__}({self.urls!r}, batch_size={self._making.batch_size}, fields=({fields}))"
 
     def _move(self, cursor: Cursor) -> None:
-        self._cursor, self._broken_off, self._loaded = cursor, False, False
+        self._cursor, self._broken_off, self._loaded, self._given = cursor, False, False, None
         self._iteration += 1

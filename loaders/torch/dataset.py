@@ -64,6 +64,11 @@ class _Source(ShardLoader):
         self._adopted = dataclasses.replace(state_of(self.plan, Cursor(0, 0)), lanes=lanes, block=block)
         return True
 
+    def warn(self) -> None:
+        """Say where blocks are read by several ranks."""
+        rank, world_size, _ = self._part()
+        self._warn(self.plan, rank, world_size)
+
     def session(self, *, worker: bool, threads: int | None) -> Session:
         """Of this process."""
         rank, world_size, recipe = self._part()
@@ -186,7 +191,8 @@ class ShardDataset(IterableDataset[Any]):
         return self._epochs.begin(worker=worker, workers=workers, seed=seed, times=self._times)
 
     def _begin(self, begun: Begun) -> Session:
-        worker = get_worker_info() is not None
+        info = get_worker_info()
+        worker = info is not None
         if self._source.adopt(begun.lanes, begun.block) and self._process == os.getpid():
             self.close()
         if self._session is None or self._process != os.getpid():
@@ -196,6 +202,8 @@ class ShardDataset(IterableDataset[Any]):
             self._session = self._source.session(worker=worker, threads=self._threads)
             self._process = os.getpid()
             weakref.finalize(self, self._session.abandon)
+            if (info is None or info.id == 0) and self._epochs.first():
+                self._source.warn()
         return self._session
 
     def set_epoch(self, epoch: int) -> None:

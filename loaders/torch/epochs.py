@@ -4,6 +4,7 @@ A DataLoader tells a dataset nothing: with new workers each epoch, a counter in 
 with persistent ones, what the parent sets never arrives. So the counters lie in memory that all of them map:
 
     base, position, lanes, block      written by the parent: set_epoch and load_state_dict
+    said                              written by whoever warns first, so that it is said once
     slot of worker 0, of worker 1 ... written by that worker: how many iterations were begun since, and a tag
 
 The tag is of the DataLoader's iteration: a hash of its base seed, which the parent draws anew for each, and of how
@@ -28,8 +29,8 @@ from wds_tools.errors import UsageError
 
 __all__ = ["MAX_WORKERS", "Begun", "Epochs"]
 
-MAX_WORKERS = 1020
-_HEADER = 4
+MAX_WORKERS = 1019
+_PLACE, _SAID, _HEADER = 4, 4, 5
 _TAG_BITS = 40
 _TAG_MASK = (1 << _TAG_BITS) - 1
 
@@ -87,7 +88,7 @@ class Epochs:
         return self._begun(int((self._words[_HEADER:] >> _TAG_BITS).max()))
 
     def _begun(self, count: int) -> Begun:
-        epoch, position, lanes, block = self._words[:_HEADER].tolist()
+        epoch, position, lanes, block = self._words[:_PLACE].tolist()
         return Begun(count - 1, epoch, position, lanes, block)
 
     def move(self, epoch: int, position: int = 0) -> None:
@@ -96,9 +97,14 @@ class Epochs:
         words[:2] = epoch, position
         words[_HEADER:] = 0
 
+    def first(self) -> bool:
+        """True the first time that it is asked, in whichever process."""
+        said, self._words[_SAID] = bool(self._words[_SAID]), 1
+        return not said
+
     def adopt(self, lanes: int, block: int) -> None:
         """Use these from the next iteration on."""
-        self._words[2:_HEADER] = lanes, block
+        self._words[2:_PLACE] = lanes, block
 
 
 def _tag(workers: int, seed: int, times: int) -> int:

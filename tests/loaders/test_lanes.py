@@ -2,15 +2,18 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
 
 from loaders import Reading, ShardLoader
 from loaders.lanes import nearest_lanes, ranks_per_block
 from loaders.plan import Plan
+from loaders.torch import ShardDataset
 from tests.builders import write_labels
 
 
@@ -53,6 +56,8 @@ def _said(folder: str, caplog: pytest.LogCaptureFixture, *, rank: int, world: in
     ):
         len(loader)
         next(iter(loader))
+        loader.close()
+        next(iter(loader))
     return [record.getMessage() for record in caplog.records]
 
 
@@ -64,3 +69,23 @@ def test_the_loader_says_it_once_for_all_ranks(tmp_path: Path, caplog: pytest.Lo
     assert _said(folder, caplog, rank=1, world=3, lanes=10) == []
     assert _said(folder, caplog, rank=0, world=3, lanes=9) == []
     assert _said(folder, caplog, rank=0, world=3, lanes=400) == []  # blocks of one sample are nobody's to share
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_dataset_says_it_once_for_all_workers_and_epochs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], workers: int
+) -> None:
+    folder = write_labels(tmp_path, [200, 200])
+    options: Any = {"batch_size": 8, "fields": ("cls",), "lanes": 10, "read": Reading(block_bytes=1 << 16)}
+    handler = logging.StreamHandler()  # of the standard error, which the workers share
+    log = logging.getLogger("loaders.lanes")
+    log.addHandler(handler)
+    try:
+        for rank in (0, 1):
+            with ShardDataset(folder, rank=rank, world_size=3, **options) as dataset:
+                for epoch in range(2):
+                    dataset.set_epoch(epoch)
+                    assert len(list(DataLoader(dataset, batch_size=None, num_workers=workers))) == 16
+    finally:
+        log.removeHandler(handler)
+    assert capfd.readouterr().err.count("3 ranks do not divide 10 lanes") == 1

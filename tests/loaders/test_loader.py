@@ -143,6 +143,35 @@ def test_an_epoch_that_is_broken_off_is_over(labels: str) -> None:
         assert epoch_of(loader) == epochs[1]
 
 
+def test_the_epoch_is_that_of_the_next_iteration_or_of_the_running_one(labels: str) -> None:
+    with label_loader(labels) as loader:
+        assert loader.epoch == 0
+        assert {loader.epoch for _ in loader} == {0}
+        assert loader.epoch == 1
+        for _ in loader:
+            assert loader.epoch == 1
+            break
+        assert loader.epoch == 2  # the one that was broken off is over
+        held = iter(loader)
+        next(held)
+        assert loader.epoch == 2
+        loader.close()
+        assert loader.epoch == 3
+        loader.set_epoch(7)
+        assert loader.epoch == 7
+
+
+def test_asking_for_iterators_passes_no_epoch_over(labels: str) -> None:
+    with label_loader(labels) as loader:
+        epochs = [epoch_of(loader) for _ in range(2)]
+        loader.set_epoch(0)
+        next(iter(loader))
+        iter(loader)
+        iter(loader)
+        assert loader.epoch == 1
+        assert epoch_of(loader) == epochs[1]
+
+
 def test_batches_belong_to_the_caller(pictures: str) -> None:
     with ShardLoader(pictures, batch_size=5, image=RandomResizedCrop(24), threads=2) as loader:
         kept = list(loader)

@@ -183,3 +183,33 @@ def test_a_state_that_is_none_is_refused(labels: str, change: dict[str, Any]) ->
         with pytest.raises(StateError, match="expected"):
             loader.load_state_dict({})
         assert len(list(loader)) == 6  # and the loader is as it was
+
+
+def test_a_script_that_goes_on_counts_on_from_the_loaders_epoch(labels: str) -> None:
+    with loader_of(labels) as loader:
+        list(loader)
+        next(iter(loader))
+        middle = loader.state_dict()
+    with loader_of(labels) as loader:
+        loader.load_state_dict(middle)
+        assert loader.epoch == 1
+        assert [(epoch, loader.epoch, len(list(loader))) for epoch in range(loader.epoch, 3)] == [(1, 1, 5), (2, 2, 6)]
+        assert loader.epoch == 3
+    with loader_of(labels, batch_size=80) as loader:  # more than what is left of the epoch
+        loader.load_state_dict(middle)
+        assert loader.epoch == 2
+        assert len(list(loader)) == 1
+        assert loader.epoch == 3
+
+
+def test_a_state_that_is_refused_changes_nothing(labels: str) -> None:
+    with loader_of(labels, lanes=3) as other:
+        state = other.state_dict()
+    with loader_of(labels, lanes=None) as loader:
+        loader.load_state_dict(state)
+        next(iter(loader))
+        before = loader.state_dict()
+        with pytest.raises(StateError):
+            loader.load_state_dict({**state, "seed": 5})
+        loader.close()
+        assert (loader.plan.lanes, loader.state_dict()) == (3, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,21 @@ def test_ranks_come_from_torch_distributed(urls: str, tmp_path: Path, monkeypatc
         dist.destroy_process_group()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_a_data_loader_around_it_is_told_what_to_use(urls: str, workers: int, batch_size: int | None) -> None:
+    loader: Any = ShardLoader(urls, batch_size=8, fields=("cls",))
+    wrapped: Any = torch.utils.data.DataLoader(loader, batch_size=batch_size, num_workers=workers)
+    with loader, pytest.raises(UsageError, match=r"Iterate the loader itself.*ShardDataset"):
+        next(iter(wrapped))
+
+
+def test_it_is_still_no_sequence(urls: str) -> None:
+    with ShardLoader(urls, batch_size=8, fields=("cls",)) as loader:
+        assert not isinstance(loader, Sequence | Mapping)
+        assert len(list(loader)) == len(loader) == 6
+
+
 def test_normalize_is_the_formula() -> None:
     pictures = torch.randint(0, 256, (2, 3, 5, 7), dtype=torch.uint8).to(memory_format=torch.channels_last)
     mean, std = (0.1, 0.5, 0.9), (0.2, 0.3, 0.4)
@@ -112,6 +128,20 @@ def test_to_device_resumes(urls: str) -> None:
         moved.load_state_dict(state)
         moved.set_epoch(0)
         assert [batch.cls.tolist() for batch in moved] == rest
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_to_device_has_the_epoch_of_its_caller(urls: str, device: str) -> None:
+    with ShardLoader(urls, batch_size=8, fields=("cls",)) as loader:
+        moved = to_device(loader, device)
+        assert {moved.epoch for _ in moved} == {0}
+        assert moved.epoch == 1
+        for _ in moved:
+            break
+        assert moved.epoch == 2
+        state = {**moved.state_dict(), "epoch": 5, "position": 0}
+        moved.load_state_dict(state)
+        assert moved.epoch == 5
 
 
 @pytest.mark.cuda

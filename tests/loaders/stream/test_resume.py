@@ -165,3 +165,21 @@ def test_asking_for_an_iterator_begins_nothing(labels: str) -> None:
         assert loader.state_dict()["epoch"] == 2
         iter(loader)
         assert loader.state_dict()["epoch"] == 2
+
+
+def test_the_epoch_is_that_of_the_next_iteration_or_of_the_running_one(labels: str) -> None:
+    with stream(labels) as loader:
+        assert loader.epoch == 0
+        assert {loader.epoch for _ in loader} == {0}
+        assert loader.epoch == 1
+        for _ in loader:
+            assert loader.epoch == 1
+            state = loader.state_dict()
+            break
+        assert loader.epoch == 2
+        loader.load_state_dict(state)
+        assert loader.epoch == 1
+        next(held := iter(loader))
+        loader.close()
+        assert loader.epoch == 2
+        del held
