@@ -19,6 +19,7 @@ from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Plan, Tail
 from loaders.selection import OpenedDataset, Options
 from wds_tools.commands import options
 from wds_tools.dataset import open_dataset
+from wds_tools.errors import TooFewSamplesError
 
 __all__ = ["plan_command"]
 
@@ -86,13 +87,14 @@ def plan_command(
     begun = time.perf_counter()
     order = plan.epoch(epoch)
     seconds = time.perf_counter() - begun
-    plan.check(batch * world)
+    _check_enough(plan, batch * world)
     run = Run(dataset=dataset, plan=plan, order=order, batch_size=batch, world_size=world)
     looked_at = None
     if plan.samples >= batch * world:
         looked_at = quality.batches_of_plan(plan, order, batch_size=batch, world_size=world)
     facts = forecast(run, side=side, looked_at=looked_at)
     found = advice.judge(run, looked_at, labels=labels) if looked_at is not None else None
+    drawn = picture is not None and found is not None
     if picture is not None and found is not None:
         _draw(picture, run, found)
     if as_json:
@@ -100,6 +102,22 @@ def plan_command(
         return
     for name, text in [*_lines(run, facts, seconds, side), *(_mixing_lines(found, run) if found else ())]:
         click.echo(f"{name:<9}  {text}".rstrip())
+    if picture is not None:
+        click.echo(
+            f"{'picture':<9}  {f'written to {picture}' if drawn else 'none: there is no whole batch to look at'}"
+        )
+
+
+def _check_enough(plan: Plan, global_batch: int) -> None:
+    """The plan's own check, with the cure in this command's words."""
+    try:
+        plan.check(global_batch)
+    except TooFewSamplesError as error:
+        if plan.samples:
+            error.cure = (
+                "Lower --batch or --world, or pass --tail pad (repeats, marked) or --tail exact (short batches)."
+            )
+        raise
 
 
 def _draw(picture: Path, run: Run, found: advice.Judgement) -> None:
@@ -189,10 +207,8 @@ def _mixing_lines(found: advice.Judgement, run: Run) -> Iterator[tuple[str, str]
         yield "", f"- {text}"
     yield from (("", f"try {_proposal(each)}") for each in found.proposals)
     if found.complaints:
-        yield (
-            "",
-            "or pack the samples in shuffled order, as `wds pack` does: then every order mixes, and blocks may be long",
-        )
+        pack = "pack the samples in shuffled order, as `wds pack` does: then every order mixes, and blocks may be long"
+        yield "", f"or {pack}" if found.proposals else pack
 
 
 def _beside(figure: quality.Figure, form: str) -> str:

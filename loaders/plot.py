@@ -29,8 +29,10 @@ def check_plot(path: Path) -> None:
     """See that a picture can be drawn to this file, before the work for it is done.
 
     Raises:
-        UsageError: matplotlib is missing, or it cannot draw files of this kind.
+        UsageError: matplotlib is missing, it cannot draw files of this kind, or the folder is not there.
     """
+    if not path.parent.is_dir():
+        raise UsageError(f"{str(path.parent)!r}, where {path.name!r} would be written, is no folder", cure="Make it.")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError as error:

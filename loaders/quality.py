@@ -71,6 +71,11 @@ class Figure:
     greatest: float
 
     @property
+    def spread(self) -> float:
+        """The standard deviation of perfect shuffles, as their range tells it (Tippett 1925: 2 to 3 deviations)."""
+        return (self.greatest - self.least) / 2.5
+
+    @property
     def share(self) -> float:
         """The value in parts of perfect."""
         return self.value / self.perfect if self.perfect else 1.0

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loaders import plan as plan_module
-from loaders.advice import judge
+from loaders.advice import complaints, judge
 from loaders.forecast import Run
 from loaders.plan import Plan
-from loaders.quality import batches_of_plan
+from loaders.quality import batches_of, batches_of_plan, drift, mixing
 from loaders.selection import OpenedDataset, Options
 from shardwriter import ShardWriter
 from wds_tools.dataset import Dataset, open_dataset
+from wds_tools.permutation import permutation
 
 SAMPLES, CLASSES = 4000, 40
 
@@ -99,3 +101,19 @@ def test_what_is_proposed_can_be_had(dataset: Dataset, monkeypatch: pytest.Monke
     for proposal in found:
         assert proposal.block >= 4
         assert plan_of(dataset, lanes=proposal.lanes, block_bytes=proposal.block_bytes).block == proposal.block
+
+
+def test_what_perfect_shuffles_have_too_is_no_complaint() -> None:
+    # 48 samples in batches of 8: a perfect shuffle of them is measured against other perfect shuffles.
+    for number in range(40):
+        samples = permutation(48, (number, 0)).astype(np.int64)
+        batches = batches_of(samples, 8)
+        found = mixing(batches, lambda numbers: numbers // 16, of="runs", samples=48)
+        places = drift(batches, samples=48)
+        assert complaints(found, places, samples=48, world_size=1) == ()
+
+
+def test_a_sorted_order_of_few_samples_is_one() -> None:
+    batches = batches_of(np.arange(48), 8)
+    found = mixing(batches, lambda numbers: numbers // 8, of="classes", samples=48)
+    assert complaints(found, drift(batches, samples=48), samples=48, world_size=1)

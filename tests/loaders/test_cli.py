@@ -93,6 +93,8 @@ def test_less_than_a_batch(tmp_path: Path) -> None:
     done = plan(folder, "--batch", "16")
     assert done.exit_code == 2
     assert "less than one global batch" in done.stderr
+    assert "Lower --batch or --world, or pass --tail pad (repeats, marked) or --tail exact" in done.stderr
+    assert "batch_size" not in done.stderr
     padded = plan(folder, "--batch", "16", "--tail", "pad")
     assert padded.exit_code == 0
     assert "mixing" not in padded.output
@@ -102,6 +104,35 @@ def test_less_than_a_batch(tmp_path: Path) -> None:
 def test_the_picture(folder: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     target = tmp_path / "order.png"
-    assert plan(folder, "--batch", "16", "--plot", str(target)).exit_code == 0
+    done = plan(folder, "--batch", "16", "--plot", str(target))
+    assert done.exit_code == 0
+    assert done.output.splitlines()[-1] == f"picture    written to {target}"
     assert target.read_bytes().startswith(b"\x89PNG")
     assert plan(folder, "--plot", "order.xyz").exit_code == 2
+
+
+def test_a_picture_in_a_folder_that_is_not_there(folder: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = plan(folder, "--batch", "16", "--plot", str(tmp_path / "nowhere" / "order.png"))
+    assert done.exit_code == 2
+    assert str(tmp_path / "nowhere") in done.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_perfect_shuffle_of_few_samples_is_not_poor(tmp_path: Path, seed: int) -> None:
+    folder = write_labels(tmp_path, [30, 20])
+    for labels in ((), ("--labels", "cls")):
+        done = plan(folder, "--batch", "8", "--seed", str(seed), *labels)
+        assert done.exit_code == 0
+        assert "50 blocks of 1 sample" in done.output
+        assert "verdict    mixes well" in done.output.splitlines()[-1]
+
+
+def test_where_nothing_is_proposed_packing_is_not_said_as_an_alternative(folder: str) -> None:
+    poor = ("--batch", "16", "--labels", "cls", "--block-bytes", "2000000", "--lanes")
+    outputs = [plan(folder, *poor, lanes).output for lanes in ("1", "2", "4")]
+    for output in outputs:
+        advice = output[output.index("verdict    poor") :]
+        assert ("or pack the samples" in advice) == ("try --lanes" in advice)
+        assert "pack the samples in shuffled order" in advice
