@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ __all__ = ["DEFAULT_FIELDS", "FieldSpec", "ImageSpec", "parse_fields"]
 
 # Every picture that `wds pack` packs, so that the first line of training works on any folder of pictures.
 DEFAULT_FIELDS = (";".join(codec.PICTURE_FIELDS), "cls")
+
+_SHOWN = 6  # fields that an error names as an example
 
 ImageSpec = Geometry | Mask | Mapping[str, Geometry | Mask] | None
 
@@ -92,7 +95,20 @@ def _cure(alternatives: Sequence[str], present: Sequence[str]) -> str:
                 f"The field {near!r} ends with it: a key ends at the first dot of the file name, so write names "
                 "without other dots (wds pack does), or ask for that field."
             )
-    return 'Name a field that is there, alternatives as "jpg;png", or mark it optional as "txt?".'
+    if not present:
+        return 'Mark it optional as "txt?", or leave it out of fields=.'
+    return (
+        f'Name what is there, such as fields={_argument(present)}, alternatives as "jpg;png", or mark it optional as '
+        '"txt?".'
+    )
+
+
+def _argument(present: Sequence[str]) -> str:
+    """`fields=` for a sample with these, as one would write it: its pictures first."""
+    pictures = sorted(name for name in present if codec.kind_of(name) == "picture")
+    others = sorted(set(present).difference(pictures))
+    shown = ", ".join(json.dumps(name, ensure_ascii=False) for name in [*pictures, *others][:_SHOWN])
+    return f"({shown},)" if len(present) == 1 else f"({shown})"
 
 
 def parse_fields(fields: Sequence[str], image: ImageSpec) -> tuple[FieldSpec, ...]:

@@ -28,7 +28,8 @@ class Report:
         threads: decode threads.
         slabs_made: slabs allocated, since the caller kept the others.
         slabs_reused: slabs used again.
-        skipped: bad samples by kind of error.
+        skipped: bad samples by kind of error, of batches made, handed out or not: those made ahead count too, and
+            with them the first ones of the next epoch.
         backend: what decodes pictures.
         parts: of a mix, how far the run has come in each of its datasets.
     """

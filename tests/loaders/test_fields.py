@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from loaders.crops import Mask, RandomResizedCrop, Resize
@@ -48,6 +50,20 @@ def test_a_missing_field_is_an_error_unless_optional() -> None:
     assert optional.find({"__key__": "a"}) is None
     with pytest.raises(MissingFieldError, match=r"no field 'txt', only cls.*key a.*txt\?"):
         required.find({"__key__": "a", "cls": b""})
+
+
+def test_the_cure_is_the_argument_for_what_is_there() -> None:
+    (spec,) = parse_fields(("txt",), None)
+    for sample, argument in (
+        ({"json": b"", "cls": b"", "png": b""}, 'fields=("png", "cls", "json")'),
+        ({"cls": b""}, 'fields=("cls",)'),
+    ):
+        with pytest.raises(MissingFieldError) as caught:
+            spec.find({"__key__": "a", **sample})
+        assert f"such as {argument}, alternatives" in str(caught.value)
+        assert parse_fields(ast.literal_eval(argument.removeprefix("fields=")), None)
+    with pytest.raises(MissingFieldError, match=r'none at all.*optional as "txt\?"'):
+        spec.find({"__key__": "a"})
 
 
 def test_image_applies_to_every_picture_or_by_field() -> None:
