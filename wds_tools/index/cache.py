@@ -55,6 +55,8 @@ class IndexCache:
 
     Args:
         root: the cache directory; `index/` is made in it when something is first kept. None keeps nothing.
+
+    Safe for many threads: whichever finds that nothing can be kept ends it for all, so each looks at the folder once.
     """
 
     def __init__(self, root: Path | None) -> None:
@@ -62,10 +64,11 @@ class IndexCache:
 
     def load(self, facts: FileFacts) -> OffsetArray | None:
         """The offsets of one shard, uint64 (n + 1,), or None."""
-        if self._folder is None:
+        folder = self._folder
+        if folder is None:
             return None
         try:
-            data = self._shard_file(self._folder, facts).read_bytes()
+            data = self._shard_file(folder, facts).read_bytes()
         except OSError:
             return None
         head, row = data[: len(_head(facts, b""))], data[len(_head(facts, b"")) :]
@@ -80,8 +83,10 @@ class IndexCache:
 
     def set_listing(self, facts: Sequence[FileFacts]) -> str | None:
         """Where the listing of a set of shards lies that was opened together before; None if it was not."""
-        path = None if self._folder is None else self._set_file(self._folder, facts)
-        return str(path) if path is not None and path.is_file() else None
+        folder = self._folder
+        path = None if folder is None else self._set_file(folder, facts)
+        # os.access and not Path.is_file, which raises where the folder may not be searched (until Python 3.14).
+        return str(path) if path is not None and os.access(path, os.R_OK) else None
 
     def save_set(self, facts: Sequence[FileFacts], rows: Sequence[OffsetArray]) -> bool:
         """Keep the offsets of a set of shards as a listing; whether that was possible."""
@@ -95,10 +100,10 @@ class IndexCache:
 
     def joined(self, key: str, row: OffsetArray) -> Offsets | None:
         """`row` as a mapped array, kept under `key`, which names its content; None if it cannot be kept."""
-        length = len(row)
-        if self._folder is None:
+        length, folder = len(row), self._folder
+        if folder is None:
             return None
-        path = self._folder / f"joined-{_hash(key)}.offsets.npy"
+        path = folder / f"joined-{_hash(key)}.offsets.npy"
         try:
             return map_offsets(str(path), length=length)
         except ShardstreamError:
@@ -108,11 +113,12 @@ class IndexCache:
         return map_offsets(str(path), length=length)
 
     def _keep(self, write: Callable[[Path], object]) -> bool:
-        if self._folder is None:
+        folder = self._folder
+        if folder is None:
             return False
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write(self._folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            write(folder)
         except (OSError, ShardstreamError) as error:
             _log.warning("the index is not kept and will be made again at the next start: %s", error)
             self._folder = None

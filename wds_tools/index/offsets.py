@@ -8,6 +8,7 @@ pickle is a path, a range and a length. The file holds plain `.npy`, so numpy an
 from __future__ import annotations
 
 import mmap
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools.atomic import write_atomic
-from wds_tools.errors import StaleIndexError, UnavailableError
+from wds_tools.errors import ShardstreamError, StaleIndexError, UnavailableError
 
 __all__ = ["OffsetArray", "Offsets", "map_offsets", "write_offsets"]
 
 OffsetArray = npt.NDArray[np.uint64]
+
+_MAGIC = b"\x93NUMPY"
 
 
 class Offsets:
@@ -88,12 +91,15 @@ def map_offsets(path: str, *, length: int) -> Offsets:
         UnavailableError: it cannot be read.
     """
     try:
+        _check_begin(Path(path))
         array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ShardstreamError:
+        raise
     except FileNotFoundError as error:
         raise StaleIndexError("the offsets file is missing", url=path) from error
     except OSError as error:
         raise UnavailableError(f"the offsets cannot be read: {error.strerror or error}", url=path) from error
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # numpy lets through whatever its parser of headers raises
         raise StaleIndexError(f"the offsets file is damaged: {error}", url=path) from error
     if not isinstance(array, np.ndarray) or array.dtype != np.dtype("<u8") or array.ndim != 1:
         raise StaleIndexError("the offsets file holds something else than one row of uint64", url=path)
@@ -102,6 +108,16 @@ def map_offsets(path: str, *, length: int) -> Offsets:
     # As a plain array: slices and look-ups of np.memmap cost twice as much. The base keeps the mapping alive.
     mapping = getattr(array, "_mmap", None)
     return Offsets(array.view(np.ndarray), path=str(Path(path).absolute()), total=length, mapping=mapping)
+
+
+def _check_begin(path: Path) -> None:
+    """Refuse what numpy would unpack as an archive or take for a pickle, and a named pipe, which would block."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise StaleIndexError("the offsets are no plain file", url=str(path))
+    with path.open("rb") as file:
+        begin = file.read(len(_MAGIC))
+    if begin != _MAGIC:
+        raise StaleIndexError(f"the offsets file is damaged: it begins with {begin!r}", url=str(path))
 
 
 def write_offsets(path: Path, rows: Iterable[OffsetArray], *, length: int, durable: bool = True) -> None:

@@ -1,8 +1,13 @@
 """The index cache: where it lies, what it believes, and life without it."""
 
+import errno
 import logging
 import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,3 +115,39 @@ def test_it_lies_where_the_platform_says(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
     assert default_cache_dir() == tmp_path / "x" / "shardstream"
     assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_may_not_be_searched_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As root nothing is forbidden, so the system's answers are given in its place.
+    real = os.stat
+
+    def forbidden(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(tmp_path)):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *args, **options)
+
+    cache = IndexCache(tmp_path)
+    assert cache.save_set([FACTS], [ROW])
+    assert cache.set_listing([FACTS]) is not None
+    monkeypatch.setattr(os, "stat", forbidden)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert cache.set_listing([FACTS]) is None
+
+
+def test_threads_that_find_the_disk_full_at_once_all_go_on(tmp_path: Path) -> None:
+    (tmp_path / "index").write_text("a file where the folder should be")
+    barrier = threading.Barrier(8)
+    cache = IndexCache(tmp_path)
+
+    def keep(number: int) -> None:
+        barrier.wait()
+        cache.save(FACTS._replace(size=number), np.arange(number + 1, dtype=np.uint64))
+        assert cache.load(FACTS._replace(size=number)) is None
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(keep, range(8)))
+    finally:
+        sys.setswitchinterval(before)

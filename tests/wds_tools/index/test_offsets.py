@@ -1,5 +1,6 @@
 """Offsets: mapped, cut, pickled small, and refused where the file is another."""
 
+import os
 import pickle
 from pathlib import Path
 
@@ -96,3 +97,34 @@ def test_a_row_in_memory_has_nothing_to_forget() -> None:
     held = Offsets(np.arange(10, dtype=np.uint64))
     held.forget()
     assert held.array.tolist() == list(range(10))
+
+
+HEAD = b"\x93NUMPY\x01\x00"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"PK\x03\x04" + bytes(100),  # an .npz, or any zip
+        b"\x80\x04}q\x00.",  # a pickle
+        b"<html>not found</html>",
+        b"",
+        HEAD,
+        HEAD + (200).to_bytes(2, "little") + b"{" + b"(" * 199,
+        HEAD + (80).to_bytes(2, "little") + b"{'descr': '<u8', 'fortran_order': False, 'shape': (-5,), }".ljust(80),
+        HEAD + (80).to_bytes(2, "little") + b"{'descr': '|O', 'fortran_order': False, 'shape': (5,), }".ljust(80),
+    ],
+)
+def test_whatever_is_no_offsets_file_is_our_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "dataset.offsets.npy"
+    path.write_bytes(content)
+    with pytest.raises(StaleIndexError) as caught:
+        map_offsets(str(path), length=5)
+    assert caught.value.url == str(path)
+    assert "allow_pickle" not in str(caught.value)
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StaleIndexError, match="no plain file"):
+        map_offsets(str(tmp_path / "pipe"), length=5)
