@@ -2,12 +2,12 @@
 
 A listing that was asked for must fit, or opening fails. Shards that are named without a listing are looked at (size
 and time of each); a listing beside them that lists them with these sizes saves the scan, any other is passed over
-with a line in the log. Several parts are joined into one row of offsets, which lies in the cache directory where it is
-large.
+(with a line in the log if it lists them with other sizes). Several parts are joined into one row of offsets, which lies
+in the cache directory where it is large.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH120
+# ruff: noqa: PTH119, PTH120
 
 from __future__ import annotations
 
@@ -157,8 +157,25 @@ def _beside(folder: str, facts: list[FileFacts]) -> list[Part] | None:
         except ShardstreamError as error:
             _log.warning("%s is passed over: %s", shown(place), error)
         else:
-            _log.warning("%s is passed over: it does not list these shards with their sizes", shown(place))
+            _say_why(listing, facts)
     return None
+
+
+def _say_why(listing: Listing, facts: list[FileFacts]) -> None:
+    """A listing of other shards is none of our business; one of these as they were before is."""
+    sizes = dict(zip(listing.urls, listing.sizes.tolist(), strict=True))
+    unfit = [fact for fact in facts if sizes.get(fact.path, fact.size) != fact.size]
+    if not unfit:
+        _log.debug("%s does not list all of these shards", shown(listing.place))
+        return
+    first = unfit[0]
+    _log.warning(
+        "%s is passed over: it says %s bytes of %s, which has %s",
+        shown(listing.place),
+        f"{sizes[first.path]:,}",
+        shown(os.path.basename(first.path)),
+        f"{first.size:,}",
+    )
 
 
 def _chosen(listing: Listing, facts: list[FileFacts]) -> list[int] | None:
