@@ -154,6 +154,7 @@ def parse_listing(data: bytes, place: str, *, fetch: Callable[[str], bytes] | No
 
 
 _CURE = "Make it again with `wds index --force`"
+_MAX_SAMPLES = 1 << 48  # what is counted in 64 bits must not overflow
 
 
 def _json_object(data: bytes, place: str) -> dict[str, Any]:
@@ -206,8 +207,11 @@ def _listing(entries: list[tuple[str, Any]], facts: dict[str, Any], place: str) 
         sizes = np.array([-1 if (size := entry.get("filesize")) is None else size for _, entry in entries])
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ListingError(_what_is_wrong(entries), url=place, cure=_CURE) from error
-    if counts.dtype != np.int64 or sizes.dtype != np.int64 or int(counts.min()) < 0 or int(sizes.min()) < -1:
+    numbers = all(array.dtype == np.int64 and array.ndim == 1 for array in (counts, sizes))
+    if not numbers or int(counts.min()) < 0 or int(sizes.min()) < -1:
         raise ListingError(_what_is_wrong(entries), url=place, cure=_CURE)
+    if sum(counts.tolist()) > _MAX_SAMPLES:
+        raise ListingError(f"the listing counts {sum(counts.tolist()):,} samples, more than any dataset has", url=place)
     offsets, crc = facts.get("offsets"), facts.get("offsets_crc32")
     return Listing(
         place=place,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from wds_tools.errors import PictureError, UnsupportedPictureError
+from wds_tools.errors import PictureError, TruncatedPictureError, UnsupportedPictureError
 from wds_tools.pictures import plugins
 from wds_tools.pictures.facts import Facts
 from wds_tools.pictures.icc import embedded_profile, in_srgb
@@ -42,12 +42,21 @@ def loaded(facts: Facts, data: BytesLike, scale: int = 1) -> Image.Image:
     if picture.stored != (facts.width, facts.height):  # the size that was compared with the limit is another one
         raise PictureError(f"{facts.format.upper()} picture whose header and content disagree about its size")
     image = picture.image
+    if facts.format == "tiff":
+        _check_tiles(image)
     if scale > 1:
         image.draft(None, (facts.width // scale, facts.height // scale))
     image.load()
     if "transparency" in image.info:
         image.info["transparency"] = scaled_key(image.info["transparency"], image.mode, facts.bits)
     return unturned(image, picture.orientation) if picture.upright else image
+
+
+def _check_tiles(image: Image.Image) -> None:
+    """Refuse a TIFF whose strips or tiles do not reach its last row or column: Pillow leaves the rest black."""
+    extents = [tile[1] for tile in getattr(image, "tile", ())]
+    if extents and (max(e[2] for e in extents) < image.width or max(e[3] for e in extents) < image.height):
+        raise TruncatedPictureError("TIFF picture whose data end before its last row")
 
 
 def _check_jpeg(facts: Facts) -> None:

@@ -349,3 +349,17 @@ def test_pictures_from_a_stream_of_any_format_share_one_decoder() -> None:
         target = io.BytesIO()
         Image.fromarray(SCENE).save(target, kind)
         assert decoder.decode(target.getbuffer(), size=(9, 12)).shape == (9, 12, 3)
+
+
+def test_a_tiff_that_claims_more_rows_than_it_has_is_truncated() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.full((64, 64, 3), 200, np.uint8)).save(stream, "TIFF")
+    content = bytearray(stream.getvalue())
+    (directory,) = struct.unpack_from("<I", content, 4)
+    (entries,) = struct.unpack_from("<H", content, directory)
+    for at in range(directory + 2, directory + 2 + 12 * entries, 12):
+        if struct.unpack_from("<H", content, at) == (257,):  # ImageLength
+            struct.pack_into("<I", content, at + 8, 500)
+    with pytest.raises(TruncatedPictureError, match="before its last row"):
+        Decoder().decode(bytes(content))
+    assert Decoder().decode(stream.getvalue()).shape == (64, 64, 3)
