@@ -25,12 +25,22 @@ from typing import NamedTuple
 import numpy as np
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, ShardMissingError, TruncatedShardError, UnavailableError, UsageError, shown
+from wds_tools.errors import (
+    ListingError,
+    ShardMissingError,
+    ShardstreamError,
+    TruncatedShardError,
+    UnavailableError,
+    UsageError,
+    counted,
+    shown,
+)
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.sources.base import Source
+from wds_tools.sources.local import LocalFile
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
 
@@ -65,8 +75,9 @@ def file_facts(urls: Sequence[str]) -> list[FileFacts]:
     missing = [url for url, facts in zip(urls, found, strict=True) if facts is None]
     if missing:
         names = ", ".join(shown(url) for url in missing[:5]) + (" ..." if len(missing) > 5 else "")
+        whole = counted(len(urls), "shard")
         raise ShardMissingError(
-            f"{len(missing):,} of {len(urls):,} shards do not exist: {names}",
+            f"{len(missing):,} of {whole} {'does' if len(missing) == 1 else 'do'} not exist: {names}",
             url=missing[0],
             cure="Fetch them, or name only shards that are there: a glob or the folder does",
         )
@@ -97,7 +108,7 @@ def index_shards(facts: Sequence[FileFacts], cache: IndexCache) -> list[ShardInd
     Raises:
         ShardError: of the first shard in order that is no whole tar, cannot be indexed (compressed) or is damaged.
     """
-    _log.info("looking for the samples of %d shards without a listing; `wds index` makes one", len(facts))
+    _log.info("looking for the samples of %s without a listing; `wds index` makes one", counted(len(facts), "shard"))
     found = map_in_order(lambda each: index_shard(each, cache), facts)
     _compare_counts(facts, found)
     return found
@@ -133,15 +144,25 @@ def _imported(facts: FileFacts, source: Source) -> tuple[OffsetArray, str] | Non
         ("dali", dali_path(facts.path), offsets_from_dali),
     )
     for origin, path, read in readers:
-        try:
-            data = Path(path).read_bytes()
-        except OSError:
+        data = _content(path)
+        if data is None:
             continue
         try:
             return read(data, source, place=path), origin
         except ListingError as error:
             _log.warning("%s is passed over: %s", path, error)
     return None
+
+
+def _content(path: str) -> bytes | None:
+    """What a sidecar holds; None where there is none, or no plain file: a named pipe would block for ever."""
+    try:
+        with LocalFile(path) as file:
+            content = bytearray(file.size())
+            file.read_into(0, memoryview(content))
+    except ShardstreamError:
+        return None
+    return bytes(content)
 
 
 def read_counts(folder: Path) -> dict[str, int]:
@@ -157,8 +178,8 @@ def read_counts(folder: Path) -> dict[str, int]:
 
 def _json(path: Path) -> dict[str, object]:
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(_content(str(path)) or b"{}")
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -170,5 +191,8 @@ def _compare_counts(facts: Sequence[FileFacts], found: Sequence[ShardIndex]) -> 
             stated = counts.get(os.path.basename(each.path)) if os.path.dirname(each.path) == folder else None
             if stated is not None and stated != len(index.offsets) - 1:
                 _log.warning(
-                    "%s holds %d samples, its counts file says %d", shown(each.path), len(index.offsets) - 1, stated
+                    "%s holds %s, its counts file says %d",
+                    shown(each.path),
+                    counted(len(index.offsets) - 1, "sample"),
+                    stated,
                 )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.wds_tools.made_shards import make_dataset, make_shard, samples
+from wds_tools.dataset import open_dataset
 from wds_tools.errors import NotATarError, ShardError, ShardMissingError, TruncatedShardError, UsageError
 from wds_tools.index import find as index
 from wds_tools.index import sidecars
@@ -138,3 +139,10 @@ def test_counts_of_others_are_compared_and_a_difference_is_logged(
 def test_damaged_counts_are_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "sizes.json").write_text(text)
     assert index.read_counts(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["a.idx", "a.tar.idx", "sizes.json"])
+def test_a_named_pipe_in_the_place_of_a_sidecar_is_passed_over(tmp_path: Path, name: str) -> None:
+    make_shard(tmp_path / "a.tar", samples(3))
+    os.mkfifo(tmp_path / name)
+    assert len(open_dataset(tmp_path / "a.tar", cache_dir=tmp_path / "cache")) == 3
