@@ -143,6 +143,6 @@ def test_damaged_counts_are_passed_over(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.idx", "a.tar.idx", "sizes.json"])
 def test_a_named_pipe_in_the_place_of_a_sidecar_is_passed_over(tmp_path: Path, name: str) -> None:
-    make_shard(tmp_path / "a.tar", samples(3))
+    make_shard(tmp_path / "a.tar", samples(0, 3))
     os.mkfifo(tmp_path / name)
     assert len(open_dataset(tmp_path / "a.tar", cache_dir=tmp_path / "cache")) == 3
