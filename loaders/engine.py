@@ -100,6 +100,7 @@ class Engine(Generic[J, S]):
         if self._closed:
             raise UsageError("the loader is closed", cure="Make a new one.")
         self._check_process()
+        self.check_thread()
         self._drop()
         if not self._threads:
             self._threads = [
@@ -117,30 +118,39 @@ class Engine(Generic[J, S]):
 
         Raises:
             StopIteration: there are no more.
+            UsageError: called by a thread of the engine, or dropped by another thread meanwhile.
             BaseException: what went wrong while this job was planned or made.
         """
         run = self._run
         if run is None:
+            if self._closed:
+                raise _closed_meanwhile()
             raise StopIteration
         self._check_process()
+        self.check_thread()
         with run.changed:
             while not (run.entries and run.entries[0].done):
+                if run.dropped:
+                    raise _closed_meanwhile()
                 if not run.entries and run.exhausted:
                     if run.error is not None:
-                        raise run.error
+                        raise _raisable(run.error)
                     raise StopIteration
                 run.changed.wait()
+            if run.dropped:  # its jobs pass through the threads unmade
+                raise _closed_meanwhile()
             job = run.entries.popleft().job
         run.room.put(True)
         if job.error is not None:
-            raise job.error
+            raise _raisable(job.error)
         return job
 
     def close(self) -> None:
         """End all threads and wait for them; twice does nothing."""
+        self.check_thread()
         threads, self._threads = self._threads, []
-        self._drop()
         self._closed = True
+        self._drop()
         for _ in threads:
             self._chunks.put(None)
         for thread in threads:
@@ -154,6 +164,15 @@ class Engine(Generic[J, S]):
             self._run.room.put(False)
         for _ in self._threads:
             self._chunks.put(None)
+
+    def check_thread(self) -> None:
+        """Raise UsageError where the caller is a thread of the engine, which would wait for itself for ever."""
+        current, run = threading.current_thread(), self._run
+        if current in self._threads or (run is not None and current is run.feeder):
+            raise UsageError(
+                "the loader is iterated or closed by a thread of its own, as from inside its transform= or collate=",
+                cure="Do it where its batches are used; a transform may use another loader.",
+            )
 
     def _drop(self) -> None:
         run, self._run = self._run, None
@@ -224,3 +243,19 @@ class Engine(Generic[J, S]):
         with entry.run.changed:
             entry.done = True
             entry.run.changed.notify_all()
+
+
+def _raisable(error: BaseException) -> BaseException:
+    """The error, where it is none that would pass for the end of the jobs."""
+    if not isinstance(error, StopIteration):
+        return error
+    stopped = RuntimeError("StopIteration was raised while a batch was planned or made")
+    stopped.__cause__ = error
+    return stopped
+
+
+def _closed_meanwhile() -> UsageError:
+    return UsageError(
+        "the loader was closed or begun anew by another thread while it was iterated",
+        cure="End the iteration first, or let one thread do both.",
+    )

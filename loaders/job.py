@@ -78,12 +78,19 @@ class Assembly:
             self.keys = [self.keys[slot] for slot in keep]
             self.valid = self.valid[keep]
         if self.collate is not None:
-            self.batch = self.collate(self._marked())
+            self.batch = self._collated(self.collate)
         elif self.transformed:
             self.batch = self._of_dicts()
         else:
             self.batch = self._of_columns(keep)
         self.values = []
+
+    def _collated(self, collate: Callable[[list[dict[str, Any]]], Any]) -> Any:
+        try:
+            return collate(self._marked())
+        except StopIteration as error:
+            named = f"the batch that begins with the sample {self.keys[0]!a}" if self.keys else "an empty batch"
+            raise RuntimeError(f"collate= raised StopIteration for {named}") from error
 
     def _marked(self) -> list[dict[str, Any]]:
         if self.mark_valid:
@@ -153,6 +160,7 @@ def transformed(
 
     Raises:
         UsageError: the transform returned no dict. Its own errors pass, with the sample's name added.
+        RuntimeError: it raised StopIteration, which further up would pass for the end of the epoch.
     """
     sample = {KEY: key, URL: url, **dict(zip(names, values, strict=True))}
     if transform is None:
@@ -161,6 +169,8 @@ def transformed(
         changed = transform(sample)
     except ShardstreamError as error:
         raise error.at(url=url, key=key) from error.__cause__
+    except StopIteration as error:
+        raise RuntimeError(f"transform= raised StopIteration for the sample {key!a} of {url}") from error
     except Exception as error:
         error.add_note(f"in transform= for the sample {key!a} of {url}")
         raise

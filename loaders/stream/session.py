@@ -86,6 +86,8 @@ class StreamSession:
 
     def rest(self) -> None:
         """End the threads, streams and commands; twice does nothing."""
+        if self._engine is not None:
+            self._engine.check_thread()
         engine, self._engine = self._engine, None
         flow, self._flow = self._flow, None
         if flow is not None:

@@ -127,6 +127,80 @@ def test_an_error_of_a_threads_own_state_is_raised_and_not_waited_for() -> None:
     engine.close()
 
 
+@pytest.mark.parametrize("where", ["work", "finish", "plan"])
+def test_a_stopiteration_is_an_error_and_no_end(where: str) -> None:
+    class Ends(Squares):
+        def finish(self) -> None:
+            raise StopIteration(where)
+
+    class Jobs(Iterator[Squares]):
+        def __next__(self) -> Squares:
+            return Ends(1, 5)
+
+    class Unplanned(Squares):
+        @property
+        def chunk(self) -> int:
+            raise StopIteration(where)
+
+        @chunk.setter
+        def chunk(self, value: int) -> None:
+            pass
+
+    def stops(job: Squares, low: int, high: int, state: list[int]) -> None:
+        if where == "work":
+            raise StopIteration(where)
+
+    engine: Engine[Squares, list[int]] = Engine(stops, list, threads=2, ahead=2)
+    engine.start(iter([Unplanned(1, 5)]) if where == "plan" else Jobs())
+    with pytest.raises(RuntimeError, match="StopIteration") as caught:
+        engine.take()
+    assert isinstance(caught.value.__cause__, StopIteration)
+    engine.close()
+
+
+@pytest.mark.parametrize("call", ["start", "take", "close"])
+def test_its_own_threads_are_told_instead_of_waiting_for_themselves(call: str) -> None:
+    def reenters(job: Squares, low: int, high: int, state: list[int]) -> None:
+        getattr(engine, call)(*[iter(())] * (call == "start"))
+
+    engine: Engine[Squares, list[int]] = Engine(reenters, list, threads=2, ahead=2)
+    engine.start(iter([Squares(1, 5)]))
+    with pytest.raises(UsageError, match="thread of its own"):
+        engine.take()
+    engine.close()
+
+
+def test_its_own_feeder_is_told_too() -> None:
+    def jobs() -> Iterator[Squares]:
+        engine.close()
+        yield Squares(1, 5)
+
+    engine = engine_of()
+    engine.start(jobs())
+    with pytest.raises(UsageError, match="thread of its own"):
+        engine.take()
+    engine.close()
+
+
+def test_who_waits_is_told_that_another_thread_closed() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def waits(job: Squares, low: int, high: int, state: list[int]) -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    engine: Engine[Squares, list[int]] = Engine(waits, list, threads=1, ahead=2)
+    engine.start(Squares(number, 5) for number in range(9))
+    assert begun.wait(30)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    with pytest.raises(UsageError, match="closed"):
+        engine.take()  # begun before or after the close: it says so
+    go_on.set()
+    closer.join(30)
+    assert not closer.is_alive()
+
+
 def test_starting_anew_drops_what_was_begun() -> None:
     engine = engine_of()
     for first in (0, 100, 200):
