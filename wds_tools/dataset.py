@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools import addresses
-from wds_tools.errors import StaleIndexError, UsageError
+from wds_tools.errors import StaleIndexError, UsageError, counted
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache, default_cache_dir
 from wds_tools.index.listing import Listing, ShardRecord, read_listing, write_listing
@@ -79,7 +79,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         kind, size = type(self).__name__, int(self.sizes.sum())
-        return f"<{kind} {len(self):,} samples in {len(self.urls):,} shards, {size:,} bytes>"
+        return f"<{kind} {counted(len(self), 'sample')} in {counted(len(self.urls), 'shard')}, {size:,} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._part, dict(self.listing), self.place)

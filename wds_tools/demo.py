@@ -24,7 +24,7 @@ import click
 
 from wds_tools import progress
 from wds_tools.cli import root
-from wds_tools.errors import TargetError
+from wds_tools.errors import TargetError, counted
 from wds_tools.make_pictures import Region, make_pictures
 
 __all__ = ["demo", "demo_pictures"]
@@ -101,7 +101,7 @@ def demo_pictures(folder: Path, *, count: int, region: Region, seed: int, scale:
     with progress.bar("making pictures", total=count, unit="pictures") as bar:
         made = make_pictures(folder, count=count, region=region, seed=seed, scale=scale, jobs=jobs, advance=bar.advance)
     click.echo(
-        f"{made.count:,} pictures, {made.bytes / 1e6:,.1f} MB, {made.bytes / made.count / 1e3:.1f} KB and"
+        f"{counted(made.count, 'picture')}, {made.bytes / 1e6:,.1f} MB, {made.bytes / made.count / 1e3:.1f} KB and"
         f" {made.mean_width:.0f}x{made.mean_height:.0f} pixels on average"
     )
 

@@ -71,6 +71,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedPictureError",
     "UsageError",
+    "counted",
     "shown",
 ]
 
@@ -133,7 +134,7 @@ class ShardstreamError(Exception):
         return _rebuild, (type(self), self.problem, places)
 
 
-def shown(text: str) -> str:
+def shown(text: object) -> str:
     r"""A key, a name or a path for a message, quoted: as it is where it can be printed, with escapes where not.
 
     Keys and urls may hold undecodable bytes (surrogates) and line breaks: an error must always print.
@@ -141,7 +142,12 @@ def shown(text: str) -> str:
     >>> print(shown("Größe"), shown("a\nb"))
     'Größe' 'a\nb'
     """
-    return repr(text) if text.isprintable() else ascii(text)
+    return repr(text) if isinstance(text, str) and text.isprintable() else ascii(text)
+
+
+def counted(number: int, what: str, several: str | None = None) -> str:
+    """1 shard, 2 shards, 1,000 shards; 2 classes where the plural is given."""
+    return f"{number:,} {what if number == 1 else several or what + 's'}"
 
 
 def _bare(value: str | int) -> str:

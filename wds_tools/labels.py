@@ -27,7 +27,7 @@ import numpy.typing as npt
 from wds_tools import addresses, codec
 from wds_tools.atomic import write_atomic
 from wds_tools.dataset import Dataset
-from wds_tools.errors import DataError, SampleError, ShardstreamError, UsageError, shown
+from wds_tools.errors import DataError, SampleError, ShardstreamError, UsageError, counted, shown
 from wds_tools.index.cache import default_cache_dir
 from wds_tools.names import is_litter, is_metadata, near_field, split_name
 from wds_tools.shard import link_targets, parse_sample, scan
@@ -97,7 +97,7 @@ def read_labels(dataset: Dataset, field: str = "cls", *, cache_dir: Path | None 
     kept = None if path is None else _load(path, len(dataset))
     if kept is not None:
         return kept
-    _log.info("reading the field %s of %d samples", field, len(dataset))
+    _log.info("reading the field %s of %s", field, counted(len(dataset), "sample"))
     labels = _joined(map_in_order(lambda shard: _of_shard(dataset, shard, field), range(len(dataset.urls))))
     if len(dataset) and not labels.values:
         _refuse_unknown(dataset, field)

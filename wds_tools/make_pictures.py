@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from wds_tools.errors import UsageError
+from wds_tools.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -154,10 +154,13 @@ def render(index: int, *, seed: int, classes: int = 24, region: Region = "all", 
 def _check(order: _Order) -> None:
     known = len(photographs())
     if not 1 <= order.classes <= known:
-        raise UsageError(f"{order.classes} classes asked for", cure=f"There are photographs for 1 to {known} classes.")
+        raise UsageError(
+            f"{counted(order.classes, 'class', 'classes')} asked for",
+            cure=f"There are photographs for 1 to {known} classes.",
+        )
     if order.count < 1 or not 0.05 <= order.scale <= 4:
         raise UsageError(
-            f"{order.count} pictures at scale {order.scale} asked for",
+            f"{counted(order.count, 'picture')} at scale {order.scale} asked for",
             cure="Ask for at least one picture, at a scale of 0.05 to 4.",
         )
     if order.region not in REGIONS:

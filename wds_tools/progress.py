@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
+from wds_tools.errors import counted
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
@@ -95,16 +97,19 @@ class Progress:
         """The closing line, such as "packing: 1,200 pictures in 3.2 s, 375/s"."""
         seconds = now - self.began
         stopped = "" if done else "stopped after "
-        return f"{self.title}: {stopped}{self.count:,} {self.unit} in {_duration(seconds)}{_rate(self.count, seconds)}"
+        return f"{self.title}: {stopped}{self._counted(self.count)} in {_duration(seconds)}{_rate(self.count, seconds)}"
 
     def line(self, now: float) -> str:
         """The line for a log, such as "packing: 600 of 1,200 pictures, 375/s, 2 s left"."""
         seconds = now - self.began
-        of = "" if self.total is None else f" of {self.total:,}"
+        done = self._counted(self.count) if self.total is None else f"{self.count:,} of {self._counted(self.total)}"
         left = ""
         if self.total is not None and 0 < self.count < self.total:
             left = f", {_duration(seconds / self.count * (self.total - self.count))} left"
-        return f"{self.title}: {self.count:,}{of} {self.unit}{_rate(self.count, seconds)}{left}"
+        return f"{self.title}: {done}{_rate(self.count, seconds)}{left}"
+
+    def _counted(self, number: int) -> str:
+        return counted(number, self.unit.removesuffix("s"), self.unit)
 
 
 def bar(

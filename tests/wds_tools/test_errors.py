@@ -36,7 +36,7 @@ def test_every_error_prints_its_message_whatever_builtin_it_also_is(kind: type[e
 
 
 def test_all_errors_are_exported() -> None:
-    assert sorted(kind.__name__ for kind in ALL) == sorted(set(errors.__all__) - {"shown"})
+    assert sorted(kind.__name__ for kind in ALL) == sorted(set(errors.__all__) - {"counted", "shown"})
 
 
 def test_the_message_names_each_place_that_is_known() -> None:
@@ -107,6 +107,7 @@ def test_only_content_is_a_sample_error() -> None:
 )
 def test_text_is_shown_as_it_is_where_it_can_be_printed(text: str, expected: str) -> None:
     assert errors.shown(text) == expected
+    assert errors.shown(7) == "7"
     errors.shown(text).encode()
 
 
@@ -116,3 +117,8 @@ def test_names_in_messages_are_whole_words(tmp_path: Path) -> None:
         expand(str(tmp_path / "Größe*.tar"))
     with pytest.raises(errors.KeyRefusedError, match="'Größe/'"):
         check_key("Größe/")
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [errors.counted(number, "shard") for number in (0, 1, 1000)] == ["0 shards", "1 shard", "1,000 shards"]
+    assert [errors.counted(number, "class", "classes") for number in (1, 2)] == ["1 class", "2 classes"]

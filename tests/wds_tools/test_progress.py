@@ -109,3 +109,11 @@ def _everything(terminal: int) -> str:
     finally:
         os.close(terminal)
     return b"".join(parts).decode()
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    log = io.StringIO()
+    with progress.bar("packing", total=1, unit="pictures", stream=log) as bar:
+        assert bar.line(bar.began).startswith("packing: 0 of 1 picture")
+        bar.advance(1)
+    assert log.getvalue().startswith("packing: 1 picture in ")

@@ -76,7 +76,8 @@ def _keyed(urls: str, key: str) -> RawSample:
         if sample is not None:
             return sample
     raise UsageError(
-        f"none of {len(shards):,} shards has the key {key!r}", cure="`wds ls` lists the keys; #17 finds by number."
+        f"no sample of {options.counted(len(shards), 'shard')} has the key {key!r}",
+        cure="`wds ls` lists the keys; #17 finds by number.",
     )
 
 

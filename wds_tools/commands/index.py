@@ -45,7 +45,7 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_j
         samples, shards = options.counted(each.samples, "sample"), options.counted(each.shards, "shard")
         what = f"{samples} in {shards}, {options.size(each.bytes)}"
         if each.classes is not None:
-            what += f", {each.classes:,} class{'' if each.classes == 1 else 'es'} from {CLASSES_NAME}"
+            what += f", {options.counted(each.classes, 'class', 'classes')} from {CLASSES_NAME}"
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
 
 

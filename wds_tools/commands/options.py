@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from wds_tools.errors import counted
+
 __all__ = ["as_json", "counted", "echo_json", "size", "urls"]
 
 _UNITS = ("KB", "MB", "GB", "TB")
@@ -21,11 +23,6 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print facts as J
 def echo_json(facts: Any) -> None:
     """Facts on stdout, one object."""
     click.echo(json.dumps(facts, indent=1))
-
-
-def counted(number: int, what: str) -> str:
-    """1 shard, 2 shards, 1,000 shards."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def size(count: float) -> str:

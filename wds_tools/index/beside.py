@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from wds_tools import addresses
-from wds_tools.errors import ShardstreamError, StaleIndexError, shown
+from wds_tools.errors import ShardstreamError, StaleIndexError, counted, shown
 from wds_tools.index.listing import LISTING_NAME, offsets_name, read_listing
 
 __all__ = ["listings_in", "refusal", "unlisted", "warn_of_unlisted"]
@@ -54,10 +54,11 @@ def unlisted(place: str, urls: Iterable[str]) -> list[str]:
 def refusal(place: str, names: Sequence[str]) -> StaleIndexError:
     """The error that says which shards the listing at `place` leaves out, and the cure."""
     first = ", ".join(map(shown, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    what = "1 shard" if len(names) == 1 else f"{len(names):,} shards"
     folder = os.path.dirname(place) or "."
     cure = f"List what belongs to the dataset with `wds index --force {folder}`, and move away what does not"
-    return StaleIndexError(f"{what} beside the listing that it does not list: {first}", url=place, cure=cure)
+    return StaleIndexError(
+        f"{counted(len(names), 'shard')} beside the listing that it does not list: {first}", url=place, cure=cure
+    )
 
 
 def warn_of_unlisted(place: str, urls: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError, shown
+from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError, counted, shown
 from wds_tools.index.beside import listings_in
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.find import file_facts, index_shards
@@ -123,8 +123,9 @@ def _mapped(listing: Listing) -> Part:
     bad = (first > last) | ((first == last) & (counts > 0)) | (last > sizes.astype(np.uint64))
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
+        samples = counted(int(counts[at]), "sample")
         raise StaleIndexError(
-            f"the offsets say {first[at]} to {last[at]} for a shard of {sizes[at]} bytes with {counts[at]} samples",
+            f"the offsets say {first[at]} to {last[at]} for a shard of {sizes[at]} bytes with {samples}",
             url=listing.urls[at],
         )
     if listing.crc is not None and ends_crc(first, last) != listing.crc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wds_tools.errors import shown
+from wds_tools.errors import counted, shown
 
 __all__ = ["ShardNotes"]
 
@@ -58,19 +58,23 @@ class ShardNotes:
         """What a user should know, a phrase each; empty for a sound shard."""
         names = ", ".join(map(shown, self.nameless_examples))
         more = ", ..." if self.nameless > len(self.nameless_examples) else ""
+        nameless = counted(self.nameless, "file whose name makes no sample", "files whose names make no sample")
         phrases = (
-            (self.nameless, f"{self.nameless} files whose names make no sample ({names}{more})"),
-            (self.devices, f"{self.devices} entries that are no files"),
-            (self.refused, f"{self.refused} samples left out (the first: {self.first_fault})"),
+            (self.nameless, f"{nameless} ({names}{more})"),
+            (self.devices, counted(self.devices, "entry that is no file", "entries that are no files")),
+            (self.refused, f"{counted(self.refused, 'sample')} left out (the first: {self.first_fault})"),
             (
                 self.archives > 1,
                 f"{self.archives} archives one behind the other, all read; other readers stop after the first",
             ),
             (
                 self.lone_zero_blocks,
-                f"{self.lone_zero_blocks} lone zero blocks between members, where other readers stop",
+                f"{counted(self.lone_zero_blocks, 'lone zero block')} between members, where other readers stop",
             ),
-            (self.trailing_bytes, f"{self.trailing_bytes} bytes of something else after the end of the archive"),
+            (
+                self.trailing_bytes,
+                f"{counted(self.trailing_bytes, 'byte')} of something else after the end of the archive",
+            ),
             (self.unterminated, "no end of archive (two zero blocks): it may have been cut between two members"),
         )
         return [phrase for holds, phrase in phrases if holds]

@@ -43,7 +43,7 @@ def test_of_foreign_shards_it_says_what_is_unknown(tmp_path: Path) -> None:
 
 def test_notes_name_the_shard(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("README", b""), ("a.txt", b"")])
-    assert f"note      {tmp_path}/a.tar: 1 files" in info(str(tmp_path)).output
+    assert f"note      {tmp_path}/a.tar: 1 file whose name" in info(str(tmp_path)).output
 
 
 def test_json_has_the_same_facts(tmp_path: Path) -> None:

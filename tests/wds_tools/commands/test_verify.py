@@ -34,7 +34,7 @@ def test_notes_are_no_problems(tmp_path: Path) -> None:
     shard = write_tar(tmp_path / "a.tar", [("README", b""), ("a.txt", b"")])
     done = verify(str(shard))
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"note: {shard}: 1 files")
+    assert done.stdout.startswith(f"note: {shard}: 1 file whose name makes no sample")
 
 
 def test_json_lists_everything(tmp_path: Path) -> None:

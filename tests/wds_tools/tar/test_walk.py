@@ -161,7 +161,7 @@ def test_garbage_behind_the_end_is_noted_with_its_length(way: Way, size: int) ->
     notes = ShardNotes()
     assert _names(way, archive(TWO) + b"g" * size, notes) == ["a.jpg", "a.cls"]
     assert notes.trailing_bytes == size
-    assert f"{size} bytes" in notes.warnings()[0]
+    assert f"{size:,} byte{'' if size == 1 else 's'} of" in notes.warnings()[0]
 
 
 def test_garbage_behind_a_single_zero_block_is_damage(way: Way) -> None:
