@@ -276,10 +276,26 @@ def _source(source: Any) -> torch.Tensor:
     if isinstance(source, bytes):
         return torch.frombuffer(bytearray(source), dtype=torch.uint8) if source else torch.empty(0, dtype=torch.uint8)
     sent, nbytes = source
-    descriptor = sent.detach()
+    descriptor = _detached(sent)
     try:
         # A mapping needs no descriptor once it is made; through numpy, torch takes it for private memory, as it is.
         mapped = torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=nbytes, dtype=torch.uint8)
     finally:
         os.close(descriptor)
     return torch.from_numpy(mapped.numpy())
+
+
+def _detached(sent: Any) -> int:
+    """The descriptor that a worker sent, fetched from the worker itself.
+
+    Raises:
+        UnavailableError: it is there no more. DataLoader looks after its workers only where a batch stays out.
+    """
+    try:
+        return int(sent.detach())
+    except (ConnectionError, FileNotFoundError, EOFError) as error:
+        raise UnavailableError(
+            f"a DataLoader worker ended before its batch was fetched ({type(error).__name__})",
+            cure="If it was killed, memory ran out (see dmesg): lower num_workers or batch_size. If it exited "
+            "by itself, its own output says why.",
+        ) from error

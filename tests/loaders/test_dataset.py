@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import multiprocessing
 import os
 import pickle
 import random
@@ -14,6 +15,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +27,10 @@ from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data.distributed import DistributedSampler
 
 from loaders import Mask, RandomResizedCrop, Reading, mix
-from loaders.torch import ShardDataset, ShardLoader
+from loaders.batch import batch_of
+from loaders.torch import ShardDataset, ShardLoader, share
 from tests.builders import picture, write_labels, write_pictures, write_shard
-from wds_tools.errors import FieldError, ShardstreamError, StateError, TooFewSamplesError, UsageError
+from wds_tools.errors import FieldError, ShardstreamError, StateError, TooFewSamplesError, UnavailableError, UsageError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),  # more workers than this machine has cores
@@ -52,6 +56,24 @@ def dataset_of(urls: Any, **options: Any) -> ShardDataset:
 
 def loader_of(urls: Any, **options: Any) -> ShardLoader:
     return ShardLoader(urls, **{"batch_size": 8, "fields": ("cls",), "lanes": 6, "threads": 2, **options})
+
+
+def send_and_end(connection: Connection) -> None:
+    batch = batch_of(("x",), [torch.from_numpy(share.shared_memory(1 << 20))])
+    connection.send_bytes(ForkingPickler.dumps(share.shared(batch)))
+    os._exit(1)
+
+
+def test_a_batch_of_a_worker_that_is_gone_says_so() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    worker = multiprocessing.get_context("fork").Process(target=send_and_end, args=(theirs,))
+    worker.start()
+    theirs.close()
+    message = ours.recv_bytes()
+    worker.join()
+    ours.close()
+    with pytest.raises(UnavailableError, match="worker ended before its batch"):
+        pickle.loads(message)
 
 
 def data_loader(dataset: ShardDataset, workers: int, **options: Any) -> DataLoader[Any]:
