@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,12 +62,14 @@ class Assembly:
     slots: int = field(init=False)
     values: list[Any] = field(init=False)
     keys: list[str | None] = field(init=False)
+    urls: list[str | None] = field(init=False)
     dropped: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.slots = len(self.valid)
         self.values = [None] * self.slots
         self.keys = [None] * self.slots
+        self.urls = [None] * self.slots
 
     def finish(self) -> None:
         """Make the batch of its samples. Bad slots that nothing replaced are left out."""
@@ -76,6 +79,7 @@ class Assembly:
             keep = np.array([slot for slot in range(self.slots) if slot not in gone], dtype=np.int64)
             self.values = [self.values[slot] for slot in keep]
             self.keys = [self.keys[slot] for slot in keep]
+            self.urls = [self.urls[slot] for slot in keep]
             self.valid = self.valid[keep]
         if self.collate is not None:
             self.batch = self._collated(self.collate)
@@ -113,19 +117,33 @@ class Assembly:
         if not self.values:
             return self._batch(self.names, list(self.empties))
         first: Mapping[str, Any] = self.values[0]
-        names = tuple(name for name in first if not name.startswith("__"))
-        for sample, key in zip(self.values, self.keys, strict=True):
+        names = self._names(first)
+        for sample, key, url in zip(self.values, self.keys, self.urls, strict=True):
             if sample.keys() != first.keys():
                 raise BatchError(
-                    f"the samples of a batch differ in their fields: {sorted(first)} in {self.keys[0]!r}, "
-                    f"{sorted(sample)} in {key!r}",
+                    f"the samples of a batch differ in their fields: {_listed(first)} in {self.keys[0]!r}, "
+                    f"{_listed(sample)} in {key!r}",
+                    url=url,
                     key=key,
                     cure="Let transform= return the same fields for every sample, or join them in collate=.",
                 )
-        bad = [name for name in names if not name.isidentifier()]
-        if bad:
-            raise UsageError(f"transform returned the fields {bad}, which are no Python names", cure="Rename them.")
         return self._batch(names, [column(name, [row[name] for row in self.values], self.keys) for name in names])
+
+    def _names(self, first: Mapping[Any, Any]) -> tuple[str, ...]:
+        """The fields of a sample as the names of a batch's elements; those like __key__ are left out."""
+        names = tuple(name for name in first if not (isinstance(name, str) and name.startswith("__")))
+        bad = [name for name in names if not _nameable(name)]
+        problem, cure = None, "Rename them in transform=, or join the samples yourself in collate=."
+        if not names:
+            problem, cure = "transform returned a sample without fields", "Return those that the batch shall have."
+        elif bad:
+            problem = f"transform returned the fields {bad}, which cannot name elements of a batch"
+        elif self.mark_valid and "valid" in names:
+            problem = "transform returned a field 'valid', which is what tail=\"pad\" adds"
+            cure = "Rename it in transform=, or use another tail=."
+        if problem is not None:
+            raise UsageError(problem, url=self.urls[0], key=self.keys[0], cure=cure)
+        return names
 
     def _batch(self, names: tuple[str, ...], columns: list[Any]) -> Any:
         if self.mark_valid:
@@ -146,6 +164,15 @@ class BatchJob(Assembly):
     order: AnyOrder
     positions: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
+
+
+def _listed(sample: Mapping[Any, Any]) -> list[Any]:
+    return sorted(sample, key=str)
+
+
+def _nameable(name: Any) -> bool:
+    """Whether a NamedTuple takes the name."""
+    return isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 def transformed(

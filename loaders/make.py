@@ -16,7 +16,7 @@ from loaders.read import Encoded, SampleReader, Scratch
 from loaders.recipe import Recipe
 from loaders.selection import AnyPlan
 from loaders.stats import Stats
-from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError
+from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
 from wds_tools.sample import KEY
 
 __all__ = ["Maker", "Worker"]
@@ -81,7 +81,7 @@ class Maker:
         url, offset = encoded.url, encoded.offset
         try:
             raw = encoded.parse()
-            job.keys[slot] = raw[KEY]
+            job.keys[slot], job.urls[slot] = raw[KEY], url
             slots = [slab[slot] if slab is not None else None for slab in job.slabs]
             values = worker.decoder.values(raw, row, slots)
         except ShardstreamError as error:
@@ -119,9 +119,14 @@ class Maker:
                     break
             else:
                 return job.keys[slot]
+        if last is None:
+            raise UsageError(
+                f"exclude= leaves no sample to take the place of sample {job.samples[slot]}: all are excluded",
+                cure="Exclude fewer, or look for what made the list so long: the quarantine file says it.",
+            )
         raise TooManyFailuresError(
             f"{failures} bad samples in a row and no good one to take their place; the last one: {last}",
-            url=last.url if last else None,
-            key=last.key if last else None,
+            url=last.url,
+            key=last.key,
             cure="Check the shards with `wds verify --decode`, and that `fields` names what they hold.",
         ) from last

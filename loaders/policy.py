@@ -11,6 +11,7 @@ without being read.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -39,9 +40,15 @@ def check_on_error(on_error: str) -> None:
 
 
 class Quarantine:
-    """Counts bad samples, logs the first of each kind, and keeps the list. Safe for many threads."""
+    """Counts bad samples, logs the first of each kind, and keeps the list. Safe for many threads.
+
+    Raises:
+        UsageError: the list cannot be written.
+    """
 
     def __init__(self, path: Path | None, *, fingerprint: str) -> None:
+        if path is not None:
+            _check_writable(path)
         self._path = path
         self._fingerprint = fingerprint
         self._lock = threading.Lock()
@@ -67,14 +74,35 @@ class Quarantine:
                 "instead": instead,
                 "fingerprint": self._fingerprint,
             }
-            _append(self._path, json.dumps(line) + "\n")
+            try:
+                _append(self._path, json.dumps(line) + "\n")
+            except OSError as failure:
+                log.warning(
+                    "the quarantine file %s takes no more lines (%s): further bad samples are only counted",
+                    self._path,
+                    failure.strerror,
+                )
+                self._path = None
+
+
+def _check_writable(path: Path) -> None:
+    """Raise UsageError where the list could not be written, before the first batch and not at the first bad sample."""
+    try:
+        _append(path, "")
+    except OSError as error:
+        raise UsageError(
+            f"quarantine={str(path)!r} cannot be written: {error.strerror}",
+            cure="Name a file in a folder that exists and that you may write to.",
+        ) from error
 
 
 def _append(path: Path, line: str) -> None:
     # One write of one line to a file opened for appending: lines of several ranks do not mix.
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        os.write(descriptor, line.encode())
+        data = line.encode()
+        if data and os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(descriptor)
 

@@ -87,7 +87,7 @@ class Maker:
         row = job.draws[slot].tolist() if job.draws is not None else ()
         values = decoder.values(item.sample, row, [slab[slot] if slab is not None else None for slab in job.slabs])
         key, transform = item.sample[KEY], self._making.transform
-        job.keys[slot] = key
+        job.keys[slot], job.urls[slot] = key, item.sample[URL]
         job.values[slot] = (
             transformed(transform, job.names, values, key=key, url=item.sample[URL]) if job.transformed else values
         )

@@ -77,6 +77,27 @@ def test_failures_are_counted_logged_once_and_listed(tmp_path: Path, caplog: pyt
         assert row["instead"] not in {f"k{i:02d}" for i in BAD}
 
 
+def test_excluding_every_sample_is_said(tmp_path: Path) -> None:
+    with loader_of(folder(tmp_path), exclude=range(40)) as loader:
+        with pytest.raises(UsageError, match="all are excluded"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("where", ["missing/q.jsonl", ".", "0.tar/q.jsonl"])
+def test_a_quarantine_that_cannot_be_written_is_said_before_the_first_batch(tmp_path: Path, where: str) -> None:
+    with loader_of(folder(tmp_path, bad=set()), quarantine=tmp_path / where) as loader:
+        with pytest.raises(UsageError, match=r"quarantine=.* cannot be written"):
+            next(iter(loader))
+
+
+def test_a_disk_that_fills_up_ends_the_list_and_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # /dev/full opens and takes no byte.
+    with caplog.at_level(logging.WARNING), loader_of(folder(tmp_path), quarantine="/dev/full") as loader:
+        assert len(list(loader)) == 10
+        assert loader.report().skipped["FieldError"] >= 4
+    assert len([record for record in caplog.records if "takes no more lines" in record.getMessage()]) == 1
+
+
 def test_a_quarantine_file_given_back_replaces_without_reading(tmp_path: Path) -> None:
     urls, listed = folder(tmp_path), tmp_path / "quarantine.jsonl"
     with loader_of(urls, quarantine=listed) as loader:

@@ -63,3 +63,30 @@ def test_a_loader_is_not_to_be_used_inside_its_own_transform(labels: str, kind: 
     with kind(labels, **options(transform=transform, threads=2)) as loader:
         with pytest.raises(UsageError, match="thread of its own"):
             list(loader)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ({}, "without fields"),
+        ({"__key__": "a"}, "without fields"),
+        ({"class": 1}, r"\['class'\]"),
+        ({"_x": 1}, r"\['_x'\]"),
+        ({"a.b": 1, "x": 1}, r"\['a.b'\]"),
+        ({3: 1, "x": 1}, r"\[3\]"),
+        ({"valid": 1}, "'valid', which is what tail"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ShardLoader, StreamLoader])
+def test_fields_that_no_batch_can_have(labels: str, kind: Any, returned: dict[Any, Any], said: str) -> None:
+    tail = {"tail": "pad"} if kind is ShardLoader else {}
+    with kind(labels, **options(transform=lambda _: dict(returned), **tail)) as loader:
+        if kind is StreamLoader and "valid" in returned:
+            assert next(iter(loader)).valid.tolist() == [1] * 4
+            return
+        with pytest.raises(UsageError, match=f"transform returned .*{said}") as caught:
+            next(iter(loader))
+    assert caught.value.key is not None
+    assert caught.value.url is not None
+    assert caught.value.url.endswith(".tar")
+    assert caught.value.cure is not None
