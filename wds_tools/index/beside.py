@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 
 from wds_tools import addresses
@@ -55,7 +56,9 @@ def refusal(place: str, names: Sequence[str]) -> StaleIndexError:
     """The error that says which shards the listing at `place` leaves out, and the cure."""
     first = ", ".join(map(shown, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
     folder = os.path.dirname(place) or "."
-    cure = f"List what belongs to the dataset with `wds index --force {folder}`, and move away what does not"
+    cure = (
+        f"List what belongs to the dataset with `wds index --force {shlex.quote(folder)}`, and move away what does not"
+    )
     return StaleIndexError(
         f"{counted(len(names), 'shard')} beside the listing that it does not list: {first}", url=place, cure=cure
     )

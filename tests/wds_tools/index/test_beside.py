@@ -82,3 +82,8 @@ def test_index_refuses_and_verify_counts_it(folder: Path) -> None:
     assert done.exit_code == 1
     assert "s-0003.tar" in done.stdout
     assert "1 problem (" in done.stdout
+
+
+def test_the_cure_can_be_pasted(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_dataset(folder.rename(folder.with_name("my shards")))
+    assert f"`wds index --force '{folder.with_name('my shards')}'`" in caplog.text
