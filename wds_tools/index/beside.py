@@ -55,10 +55,8 @@ def unlisted(place: str, urls: Iterable[str]) -> list[str]:
 def refusal(place: str, names: Sequence[str]) -> StaleIndexError:
     """The error that says which shards the listing at `place` leaves out, and the cure."""
     first = ", ".join(map(shown, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    folder = os.path.dirname(place) or "."
-    cure = (
-        f"List what belongs to the dataset with `wds index --force {shlex.quote(folder)}`, and move away what does not"
-    )
+    folder = shlex.quote(os.path.dirname(place) or ".")
+    cure = f"List what belongs to the dataset with `wds index --force {folder}`, and move away what does not"
     return StaleIndexError(
         f"{counted(len(names), 'shard')} beside the listing that it does not list: {first}", url=place, cure=cure
     )
