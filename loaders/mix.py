@@ -48,6 +48,8 @@ Stop: TypeAlias = Literal["first", "all"] | int
 
 _NEAR = 0.005  # a share this near to the one asked for (relative) is not worth more slots
 _EXACT = 1e-9
+_HEAVIEST = 1e12  # sums and products of weights stay finite
+_DEEPEST = 20
 _EXAMPLE = 'For example mix([("photos/", 3), ("drawings/", 1)]).'
 
 log = logging.getLogger(__name__)
@@ -110,14 +112,33 @@ def mix(parts: Sequence[tuple[Urls | Selection, float]], *, stop: Stop = "first"
     if not made:
         raise UsageError("a mix of no datasets", cure=_EXAMPLE)
     for part in made:
-        if isinstance(part.weight, bool) or not isinstance(part.weight, int | float) or not 0 < part.weight < math.inf:
-            raise UsageError(
-                f"the part {part.name!r} has the weight {part.weight!r}, expected a positive number",
-                cure="Leave a part out that shall not be drawn.",
-            )
+        _check_weight(part)
     if isinstance(stop, bool) or not (stop in ("first", "all") or (isinstance(stop, int) and stop >= 1)):
         raise UsageError(f"stop is {stop!r}, expected 'first', 'all' or a number of samples")
+    if (depth := _depth(made)) > _DEEPEST:
+        raise UsageError(
+            f"a mix of mixes {depth} deep, expected at most {_DEEPEST}", cure="Mix the datasets themselves, weighted."
+        )
     return Mix(made, stop)
+
+
+def _check_weight(part: MixPart) -> None:
+    weight = part.weight
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        raise UsageError(
+            f"the part {part.name!r} has the weight {weight!r}, expected a positive number",
+            cure="Leave a part out that shall not be drawn.",
+        )
+    if not 1 / _HEAVIEST <= weight <= _HEAVIEST:
+        raise UsageError(
+            f"the part {part.name!r} has a weight outside of {1 / _HEAVIEST:g} to {_HEAVIEST:g}",
+            cure="Only proportions count: divide all weights by the same number.",
+        )
+
+
+def _depth(parts: Iterable[MixPart]) -> int:
+    """How many mixes are within one another, this one included."""
+    return 1 + max((_depth(part.urls.parts) for part in parts if isinstance(part.urls, Mix)), default=0)
 
 
 def _listed(parts: Any) -> Iterable[Any]:

@@ -481,6 +481,9 @@ def test_a_mix_is_a_description(folders: tuple[str, str, str]) -> None:
         ([("x", -1)], {}, "weight -1"),
         ([("x", math.nan)], {}, "weight nan"),
         ([("x", math.inf)], {}, "weight inf"),
+        ([("x", 1e308), ("y", 1e308)], {}, "weight outside of 1e-12 to 1e\\+12.*divide all weights"),
+        ([("x", 10**400)], {}, "weight outside"),
+        ([("x", 5e-324)], {}, "weight outside"),
         ([("x", "1")], {}, "weight '1'"),
         ([("x", 1)], {"stop": "last"}, "stop is 'last'"),
         ([("x", 1)], {"stop": 0}, "stop is 0"),
@@ -506,3 +509,11 @@ def test_dataset_order_is_refused(folders: tuple[str, str, str]) -> None:
 def test_an_epoch_of_less_than_a_batch_is_refused(folders: tuple[str, str, str]) -> None:
     with pytest.raises(UsageError, match="an epoch of the mix has 5 samples, less than one global batch of 12"):
         len(loader_of(mix([(folders[0], 1)], stop=5)))
+
+
+def test_mixes_are_nested_twenty_deep_and_no_deeper() -> None:
+    nested = mix([("x", 1)])
+    for _ in range(19):
+        nested = mix([("y", 1), (nested, 2)])
+    with pytest.raises(UsageError, match="21 deep, expected at most 20"):
+        mix([(nested, 1)])
