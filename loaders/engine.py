@@ -22,7 +22,7 @@ from typing import Generic, Protocol, TypeVar
 
 from wds_tools.errors import UsageError
 
-__all__ = ["Engine", "Job"]
+__all__ = ["Engine", "Job", "closed_meanwhile"]
 
 
 class Job(Protocol):
@@ -124,21 +124,21 @@ class Engine(Generic[J, S]):
         run = self._run
         if run is None:
             if self._closed:
-                raise _closed_meanwhile()
+                raise closed_meanwhile()
             raise StopIteration
         self._check_process()
         self.check_thread()
         with run.changed:
             while not (run.entries and run.entries[0].done):
                 if run.dropped:
-                    raise _closed_meanwhile()
+                    raise closed_meanwhile()
                 if not run.entries and run.exhausted:
                     if run.error is not None:
                         raise _raisable(run.error)
                     raise StopIteration
                 run.changed.wait()
             if run.dropped:  # its jobs pass through the threads unmade
-                raise _closed_meanwhile()
+                raise closed_meanwhile()
             job = run.entries.popleft().job
         run.room.put(True)
         if job.error is not None:
@@ -254,7 +254,8 @@ def _raisable(error: BaseException) -> BaseException:
     return stopped
 
 
-def _closed_meanwhile() -> UsageError:
+def closed_meanwhile() -> UsageError:
+    """What an iteration raises whose engine was closed under it."""
     return UsageError(
         "the loader was closed or begun anew by another thread while it was iterated",
         cure="End the iteration first, or let one thread do both.",

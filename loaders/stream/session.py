@@ -18,11 +18,12 @@ import numpy as np
 from loaders.crops import DRAW_STEPS, Geometry, Mask
 from loaders.decode import SampleDecoder
 from loaders.draws import Purpose, key_of, uniforms
-from loaders.engine import Engine
+from loaders.engine import Engine, closed_meanwhile
 from loaders.job import CHUNK, Cursor
 from loaders.policy import Quarantine
 from loaders.slab import Allocate, Slabs
 from loaders.stats import Stats
+from loaders.stream.command import Halted
 from loaders.stream.cuts import Cut, Window, found, stated
 from loaders.stream.flow import Flow, Streams, Tally
 from loaders.stream.job import Maker, Making, StreamJob
@@ -75,7 +76,11 @@ class StreamSession:
         self._next = None
         try:
             job = engine.take()
+        except Halted:
+            raise closed_meanwhile() from None
         except StopIteration:
+            if engine is not self._engine:
+                raise closed_meanwhile() from None
             return self.take(Cursor(cursor.epoch + 1, 0))
         if job.last:
             self.rest()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -317,3 +319,24 @@ def test_no_more_is_read_than_a_few_batches_ahead(labels: str) -> None:
             if number == 12:  # two ahead, and one to know the last: 16 of the first shard's 17 samples
                 break
         assert loader.report().shards_opened == 1
+
+
+def test_who_waits_is_told_that_another_thread_closed(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    raised: list[BaseException] = []
+
+    def iterate() -> None:
+        try:
+            next(iter(loader))
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            raised.append(error)
+
+    with stream(f"pipe:cat {fifo}") as loader:
+        consumer = threading.Thread(target=iterate)
+        consumer.start()
+        with fifo.open("wb"):  # when cat has opened its end, which gets no byte
+            loader.close()
+            consumer.join(30)
+    assert [type(error) for error in raised] == [UsageError]
+    assert "closed" in str(raised[0])
