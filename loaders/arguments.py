@@ -12,7 +12,12 @@ import numpy as np
 
 from wds_tools.errors import UsageError
 
-__all__ = ["check_count", "check_flag", "whole"]
+__all__ = ["MOST_PREFETCHED", "MOST_SAMPLES", "MOST_THREADS", "check_count", "check_flag", "whole"]
+
+# Beyond what any machine is served by; a slip of digits would end in a lack of memory or threads somewhere else.
+MOST_SAMPLES = 1_000_000  # in a rank's batch
+MOST_THREADS = 1024
+MOST_PREFETCHED = 10_000  # batches
 
 
 def whole(value: Any) -> bool:
@@ -26,12 +31,14 @@ def whole(value: Any) -> bool:
     return True
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raise UsageError unless the argument is a whole number of at least 1."""
+def check_count(name: str, value: Any, *, most: int | None = None) -> None:
+    """Raise UsageError unless the argument is a whole number of at least 1, and of at most `most`."""
     if not whole(value):
         raise UsageError(f"{name} is {value!r}, expected a whole number")
     if value < 1:
         raise UsageError(f"{name} is {value}, expected at least 1")
+    if most is not None and value > most:
+        raise UsageError(f"{name} is {value}, expected at most {most:,}")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from loaders.arguments import MOST_PREFETCHED, check_count
 from loaders.plan import DEFAULT_BLOCK_BYTES
 from loaders.selection import AnyPlan
 from wds_tools.dataset import Dataset
@@ -51,8 +52,7 @@ class Reading:
         for name, value in (("block_bytes", self.block_bytes), ("prefetch_bytes", self.prefetch_bytes)):
             if value is not None and value < 1:
                 raise UsageError(f"Reading.{name} is {value}, expected at least 1 byte")
-        if self.prefetch < 1:
-            raise UsageError(f"Reading.prefetch is {self.prefetch}, expected at least 1 batch")
+        check_count("Reading.prefetch", self.prefetch, most=MOST_PREFETCHED)
 
     def check(self, plan: AnyPlan, world_size: int) -> None:
         """Raise UsageError where the rank's open lanes need more than prefetch_bytes."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loaders.arguments import MOST_SAMPLES, MOST_THREADS, check_count
 from loaders.crops import Geometry, Mask
 from loaders.fields import FieldSpec
 from loaders.policy import OnError
@@ -31,6 +32,10 @@ class Recipe:
     threads: int
     read: Reading
     pictures: Pictures
+
+    def __post_init__(self) -> None:
+        check_count("batch_size", self.batch_size, most=MOST_SAMPLES)
+        check_count("threads", self.threads, most=MOST_THREADS)
 
     @property
     def leader(self) -> Geometry | None:

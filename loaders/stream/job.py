@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loaders.arguments import check_count
+from loaders.arguments import MOST_PREFETCHED, MOST_SAMPLES, MOST_THREADS, check_count
 from loaders.decode import SampleDecoder
 from loaders.job import Assembly, transformed
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine
@@ -41,8 +41,9 @@ class Making:
     pictures: Pictures
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "threads", "prefetch"):
-            check_count(name, getattr(self, name))
+        check_count("batch_size", self.batch_size, most=MOST_SAMPLES)
+        check_count("threads", self.threads, most=MOST_THREADS)
+        check_count("prefetch", self.prefetch, most=MOST_PREFETCHED)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import io
 import os
@@ -18,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader
+from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader, StreamLoader
+from loaders.torch import ShardLoader as TorchLoader
 from tests.builders import picture, write_labels, write_pictures, write_shard, write_tar
 from wds_tools.errors import (
     BatchError,
@@ -253,6 +255,42 @@ def test_a_closed_loader_begins_anew(labels: str) -> None:
     loader.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"batch_size": 10**9}, "batch_size is 1000000000, expected at most 1,000,000"),
+        ({"threads": 100_000}, "threads is 100000, expected at most 1,024"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ShardLoader, StreamLoader])
+def test_numbers_beyond_any_machine_are_refused(kind: Any, options: dict[str, int], limit: str) -> None:
+    with pytest.raises(UsageError, match=limit):
+        kind("x.tar", **{"batch_size": 4, **options})
+
+
+def test_a_prefetch_beyond_any_machine_is_refused(labels: str) -> None:
+    with pytest.raises(UsageError, match="prefetch is 1000000, expected at most 10,000"):
+        Reading(prefetch=1_000_000)
+    with pytest.raises(UsageError, match="prefetch is 1000000, expected at most 10,000"):
+        StreamLoader("x.tar", batch_size=4, prefetch=1_000_000)
+    with label_loader(labels, batch_size=None, global_batch_size=10**9) as loader:
+        with pytest.raises(UsageError, match="batch_size is 1000000000"):
+            len(loader)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+@pytest.mark.parametrize("kind", [ShardLoader, TorchLoader])
+def test_a_copy_of_a_begun_loader_goes_on_at_its_place(labels: str, kind: Any, copied: Any) -> None:
+    with kind(labels, batch_size=8, fields=("cls",), threads=2, lanes=6) as loader:
+        batches = iter(loader)
+        next(batches), next(batches)
+        with copied(loader) as other:
+            assert other.state_dict() == loader.state_dict()
+            rest = [batch.cls.tolist() for batch in batches]
+            assert [batch.cls.tolist() for batch in other] == rest
+            assert epoch_of(other) == epoch_of(loader)  # and the next epoch likewise
+
+
 def test_a_loader_pickles_before_use(pictures: str) -> None:
     loader = pickle.loads(pickle.dumps(ShardLoader(pictures, batch_size=5, image=RandomResizedCrop(24))))
     assert len(list(loader)) == 10
@@ -353,7 +391,7 @@ def test_transform_that_fails_names_the_sample(labels: str) -> None:
     [
         (lambda sample: None, "returned NoneType"),
         (lambda sample: {f"f{sample['cls']}": 1}, "differ in their fields"),
-        (lambda sample: {"a b": 1}, "no Python names"),
+        (lambda sample: {"a b": 1}, "cannot name elements of a batch"),
     ],
 )
 def test_transforms_that_cannot_be_batched(labels: str, transform: Callable[..., Any], message: str) -> None:
