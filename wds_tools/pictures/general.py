@@ -43,7 +43,7 @@ def loaded(facts: Facts, data: BytesLike, scale: int = 1) -> Image.Image:
         raise PictureError(f"{facts.format.upper()} picture whose header and content disagree about its size")
     image = picture.image
     if facts.format == "tiff":
-        _check_tiles(image)
+        _check_tiles(image, facts)
     if scale > 1:
         image.draft(None, (facts.width // scale, facts.height // scale))
     image.load()
@@ -52,10 +52,10 @@ def loaded(facts: Facts, data: BytesLike, scale: int = 1) -> Image.Image:
     return unturned(image, picture.orientation) if picture.upright else image
 
 
-def _check_tiles(image: Image.Image) -> None:
+def _check_tiles(image: Image.Image, facts: Facts) -> None:
     """Refuse a TIFF whose strips or tiles do not reach its last row or column: Pillow leaves the rest black."""
     extents = [tile[1] for tile in getattr(image, "tile", ())]
-    if extents and (max(e[2] for e in extents) < image.width or max(e[3] for e in extents) < image.height):
+    if extents and (max(e[2] for e in extents) < facts.width or max(e[3] for e in extents) < facts.height):
         raise TruncatedPictureError("TIFF picture whose data end before its last row")
 
 
