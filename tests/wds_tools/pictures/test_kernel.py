@@ -95,7 +95,7 @@ def test_a_resized_part_is_pillows(drawn: st.DataObject) -> None:
     mean, largest = _apart(out, wanted if wanted.ndim == 3 else wanted[:, :, None])
     # one sub-pixel in twenty million differed by 2 in random pictures: the passes are in the other order
     assert largest <= 2
-    assert mean <= 0.5
+    assert mean <= 0.5 or wanted.size < 1000  # of a few pixels, most may happen to round the other way
 
 
 @needs_resize
