@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes says how busy the machine is, not whether the code is right. The same examples every time, so
-# that a change passes or fails for its own sake; `pytest --hypothesis-profile=roaming` looks for new ones.
+# How long an example takes says how busy the machine is, not whether the code is right. The same examples every time,
+# so that a change passes or fails for its own sake; `pytest --hypothesis-profile=roaming` looks for new ones.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("roaming", deadline=None)
 settings.load_profile("steady")
