@@ -47,7 +47,4 @@ def make_dataset(folder: Path, counts: Sequence[int], *, stem: str = "train") ->
     """Shards `stem-000000.tar` and so on with these counts of samples; returns the offsets of each."""
     folder.mkdir(parents=True, exist_ok=True)
     firsts = [sum(counts[:at]) for at in range(len(counts))]
-    return [
-        make_shard(folder / f"{stem}-{at:06d}.tar", samples(firsts[at], count))
-        for at, count in enumerate(counts)
-    ]
+    return [make_shard(folder / f"{stem}-{at:06d}.tar", samples(firsts[at], count)) for at, count in enumerate(counts)]
