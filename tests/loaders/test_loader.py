@@ -21,7 +21,7 @@ from PIL import Image
 
 from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader, StreamLoader
 from loaders.torch import ShardLoader as TorchLoader
-from tests.builders import picture, write_labels, write_pictures, write_shard, write_tar
+from tests.builders import picture, settle, write_labels, write_pictures, write_shard, write_tar
 from wds_tools.errors import (
     BatchError,
     FieldError,
@@ -196,7 +196,6 @@ def test_memory_is_used_again_when_batches_are_let_go(pictures: str) -> None:
 
 def test_nothing_is_left_behind(pictures: str) -> None:
     def left() -> tuple[int, set[str]]:
-        gc.collect()  # what earlier tests left to the collector is none of this one's
         return len(os.listdir("/proc/self/fd")), {thread.name for thread in threading.enumerate()}
 
     def break_off(loader: ShardLoader) -> None:
@@ -219,6 +218,7 @@ def test_nothing_is_left_behind(pictures: str) -> None:
             for _ in range(3):
                 list(loader)
 
+    settle()
     before = left()
     for use in (break_off, raise_in_loop, interrupt, exhaust):
         use(ShardLoader(pictures, batch_size=5, image=RandomResizedCrop(24), threads=3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import os
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.builders import write_labels
+from tests.builders import settle, write_labels
 
 COUNTS = [17, 40, 3, 0, 23]
 
@@ -41,7 +40,7 @@ def left_behind() -> Callable[[], tuple[int, set[str], int]]:
 
     def count() -> tuple[int, set[str], int]:
         threads = {thread.name for thread in threading.enumerate() if thread.name.startswith("shardstream")}
-        gc.collect()  # what earlier tests left to the collector is none of this one's
+        settle()
         return len(os.listdir("/proc/self/fd")), threads, _children()
 
     return count
