@@ -20,6 +20,7 @@ A folder whose listing leaves out shards that lie beside it is opened with a lin
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import os
@@ -213,15 +214,13 @@ def _holds_class_folders(folder: str, most: int = 20) -> bool:
     from wds_tools.codec import PICTURE_FIELDS
 
     endings = tuple(f".{field}" for field in PICTURE_FIELDS)
-    try:
+    with contextlib.suppress(OSError):  # it is a hint and no more
         with os.scandir(folder) as entries:
             inner = [entry.path for entry in itertools.islice(entries, most) if entry.is_dir()]
         for place in inner:
             with os.scandir(place) as files:
                 if any(file.name.lower().endswith(endings) for file in itertools.islice(files, most)):
                     return True
-    except OSError:
-        pass  # it is a hint and no more
     return False
 
 

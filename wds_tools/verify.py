@@ -14,6 +14,7 @@ A problem is something that is wrong. A note is something that other readers may
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections import deque
@@ -200,11 +201,9 @@ class _Where:
     def offset(self, key: str | None) -> int | None:
         if self._offsets is None:
             self._offsets = {}
-            try:
+            with contextlib.suppress(ShardError):  # whoever reads the shard lists it; the samples before are found
                 for entry in contents(self._source) if compression(self._source) is None else ():
                     self._offsets.setdefault(entry.key, entry.offset)
-            except ShardError:
-                pass  # it is listed by whoever reads the shard; the samples before it have been found
         return self._offsets.get(key or "")
 
 
