@@ -17,15 +17,16 @@ Start = Callable[..., "subprocess.Popen[str]"]
 Members = Callable[[Path], list[tuple[str, bytes]]]
 
 ENDLESS = """
-import itertools, sys
+import sys
 from shardwriter import ShardWriter
 with ShardWriter(sys.argv[1], max_samples=40, max_bytes=None) as writer:
-    for number in itertools.count():
+    for number in range(20_000):  # a gigabyte, should nobody stop it
         writer.write({"__key__": f"{number:06d}", "bin": bytes(50_000), "cls": number})
         if number == 130:
             print("three", flush=True)
         if number == 135 and len(sys.argv) > 2:
             sys.stdin.read()
+    raise SystemExit("nobody stopped it")
 """
 
 
@@ -47,7 +48,10 @@ def begun(script: Start, *arguments: object) -> "subprocess.Popen[str]":
 
 def end(process: "subprocess.Popen[str]", number: int) -> str:
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    try:
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()  # nothing, where it has ended
     return said
 
 
