@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import threading
@@ -37,10 +38,11 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def left_behind() -> Callable[[], tuple[int, set[str], int]]:
     """Counts what this process holds: descriptors, threads of ours, children (zombies too)."""
+    settle()  # once, before the test: its own threads are none to wait for
 
     def count() -> tuple[int, set[str], int]:
         threads = {thread.name for thread in threading.enumerate() if thread.name.startswith("shardstream")}
-        settle()
+        gc.collect()
         return len(os.listdir("/proc/self/fd")), threads, _children()
 
     return count
