@@ -13,19 +13,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Generator, Iterator
-from typing import Literal, Self, get_args
+from typing import Self
 
-from wds_tools.errors import DataError, UsageError
+from loaders.policy import OnError, check_on_error
+from wds_tools.errors import DataError
 from wds_tools.sample import RawSample
 from wds_tools.shard import iter_samples
 from wds_tools.sources.resolve import open_source
 from wds_tools.urls import Urls, expand
 
-__all__ = ["OnError", "Samples", "samples"]
+__all__ = ["Samples", "samples"]
 
 _log = logging.getLogger(__name__)
-
-OnError = Literal["raise", "skip"]
 
 
 def samples(urls: Urls, *, on_error: OnError = "raise") -> Samples:
@@ -55,8 +54,7 @@ class Samples(Iterator[RawSample]):
     """
 
     def __init__(self, urls: list[str], *, on_error: OnError = "raise") -> None:
-        if on_error not in get_args(OnError):
-            raise UsageError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        check_on_error(on_error)
         self.skipped: Counter[str] = Counter()
         self._running = _run(urls, self.skipped if on_error == "skip" else None)
 
