@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-__all__ = ["Source"]
+__all__ = ["Source", "Stream"]
 
 
 class Source(Protocol):
@@ -38,6 +38,40 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Give the descriptor back. Twice does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Stream(Protocol):
+    """An open shard that is read once, from its first byte on: for servers that do not answer ranges, and for passes.
+
+    Opened by `resolve.open_stream`, closed by `close` or `with`.
+    """
+
+    @property
+    def url(self) -> str:
+        """The address as the user or the listing gave it; for messages."""
+        ...
+
+    @property
+    def shows_cuts(self) -> bool:
+        """Whether the end is proven, by a length or the transfer's own end mark; if not, the archive's end decides."""
+        ...
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Bytes put into `buffer`, at least one; 0 at the end, and only there.
+
+        Raises:
+            TruncatedShardError: the transfer ended before its stated length, and could not be taken up again.
+            UnavailableError: network or permission, after all retries.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the connection back. Twice does nothing."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -1,0 +1,52 @@
+"""How remote shards are asked for: one frozen value that travels with the loader into worker processes.
+
+Secrets do not belong on command lines nor into urls that are logged. Without `headers` the user's netrc file is
+asked, as curl and git do; a callable is asked again before each attempt, so that a token may expire. The repr shows
+names of headers and of stores, never their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from wds_tools.errors import UsageError
+
+__all__ = ["Headers", "Remote"]
+
+Headers: TypeAlias = Mapping[str, str] | Callable[[str], Mapping[str, str]]
+"""Headers for every request, or a function from the url to them; picklable where worker processes are started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """How remote shards are asked for.
+
+    Attributes:
+        headers: sent to the hosts that the user named, never to one that a redirect leads to.
+        attempts: how often one range is tried before it is an error; waits between them double, with jitter.
+        give_up_s: seconds after which a range that never advanced is given up, retries included.
+        connect_s: seconds for a connection to be made.
+        minimum_rate: bytes a second below which a transfer is cut off and resumed, measured over `stall_s`.
+        stall_s: seconds without that rate.
+        in_flight: ranges asked for at once, for each host; fewer while it says 429.
+        storage: for each scheme that fsspec opens the options of its file system: {"s3": {"endpoint_url": ...}}.
+    """
+
+    headers: Headers | None = field(default=None, repr=False)
+    attempts: int = 8
+    give_up_s: float = 120.0
+    connect_s: float = 10.0
+    minimum_rate: int = 1024
+    stall_s: float = 20.0
+    in_flight: int = 8
+    storage: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("attempts", "in_flight", "minimum_rate"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"Remote.{name} is {getattr(self, name)}, expected at least 1")
+        for name in ("give_up_s", "connect_s", "stall_s"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"Remote.{name} is {getattr(self, name)}, expected seconds above 0")
