@@ -5,8 +5,8 @@
 `ShardWriter` takes samples one by one; `pack` takes a whole input, such as a folder of class folders.
 """
 
-from shardwriter.inputs import ClassFolders, Input, class_folders
+from shardwriter.inputs import BaseInput, ClassFolders, Input, class_folders
 from shardwriter.pack import PackSummary, pack
 from shardwriter.writer import ShardWriter
 
-__all__ = ["ClassFolders", "Input", "PackSummary", "ShardWriter", "class_folders", "pack"]
+__all__ = ["BaseInput", "ClassFolders", "Input", "PackSummary", "ShardWriter", "class_folders", "pack"]

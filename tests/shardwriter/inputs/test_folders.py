@@ -263,7 +263,7 @@ def test_pickles_and_takes_eight_bytes_and_the_name(tmp_path: Path) -> None:
     data = pickle.dumps(samples)
     assert len(data) < 20_000 * (8 + 16) * 1.2
     again: ClassFolders = pickle.loads(data)
-    assert (again.relative(0), again.relative(12_345), again.label(19_999)) == (
+    assert (again.original(0), again.original(12_345), again.label(19_999)) == (
         "cat/00000000.jpg",
         "cat/00012345.jpg",
         0,

@@ -1,11 +1,7 @@
-"""What can be packed: inputs, each a sequence of samples that are made when they are asked for.
+"""Class folders, the layout that ImageFolder users have: one folder a class, pictures in it at any depth.
 
-`Input` is the whole interface, and open for your own: a length, the sample at a place, a name for it in a report, and
-what the listing should say. Places may be asked for in any order, since packing shuffles.
-
-`class_folders` is the layout that ImageFolder users have: one folder a class, pictures in it at any depth. Held in
-memory are the names as bytes and 8 bytes a file: 41 bytes measured for n01440764/n01440764_10026.JPEG, so 0.8 GB for
-20 million (a list of str: 88 and 1.8 GB), and one directory's entries at a time while it is read.
+Held in memory are the names as bytes and 8 bytes a file: 41 bytes measured for n01440764/n01440764_10026.JPEG, so 0.8
+GB for 20 million (a list of str: 88 and 1.8 GB), and one directory's entries at a time while it is read.
 
 - Classes are the folders' names, sorted, numbered from 0; or as `classes` says, so that a validation set has the
   numbers of its training set. A folder without pictures keeps its number, with a warning.
@@ -14,6 +10,7 @@ memory are the names as bytes and 8 bytes a file: 41 bytes measured for n0144076
   names are classes after all.
 - The key is the path below the root without the extension, dots in its last part replaced by `_`, since readers end a
   key at the first dot. Files that get the same key are refused when all has been read: how many, and the first pairs.
+  `keys` gives numbers or hashes instead (shardwriter.keys).
 - The field is the extension, lower-cased; `jpeg` stays `jpeg`, `jpe` and `jfif` become `jpg`. It is kept where the
   bytes are of another format, since readers go by the bytes and loaders by the name: what was asked for is there.
 - Links to files and folders are followed, but not into a folder that they lie in. Hidden files and `__MACOSX` are left
@@ -25,18 +22,20 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from shardwriter.inputs import tree
+from shardwriter.inputs.base import BaseInput, digest, path_shown, read_file
+from shardwriter.inputs.texts import Texts
+from shardwriter.keys import MOST_SHOWN, Keys, check_keys, equal_keys, fold, key_of, path_key
 from wds_tools.codec import kind_of
-from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
+from wds_tools.errors import UsageError
 from wds_tools.sample import KEY, Sample
 
-__all__ = ["ClassFolders", "Input", "check_folder", "class_folders", "empty_classes"]
+__all__ = ["ClassFolders", "check_folder", "class_folders", "empty_classes", "field_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,41 +43,10 @@ _ALIASES = {"jpe": "jpg", "jfif": "jpg"}
 _MOST_REASONS = 50
 """Different extensions that are counted apart, so that a folder of numbered backups does not fill the memory."""
 
-_MOST_SHOWN = 5
-"""Colliding pairs and empty classes that a message names."""
-
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval", "holdout"})
 
 
-class Input(Protocol):
-    """A sequence of samples to pack."""
-
-    @property
-    def skipped(self) -> Mapping[str, int]:
-        """What was left out when the input was read: reason to count."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def name(self, index: int) -> str:
-        """What to call the sample in a report: the path of its file, say."""
-        ...
-
-    def sample(self, index: int) -> Sample:
-        """The sample at this place, ready to be written.
-
-        Raises:
-            OSError: its file cannot be read.
-            SampleError, KeyRefusedError, FieldRefusedError: it cannot be packed. It is reported, and packing goes on.
-        """
-        ...
-
-    def facts(self) -> Mapping[str, object]:
-        """What the listing should say about the whole, such as {"classes": [...]}; values that JSON knows."""
-        ...
-
-
-class ClassFolders:
+class ClassFolders(BaseInput):
     """Pictures in class folders, as `class_folders` found them. An `Input`; picklable.
 
     Attributes:
@@ -87,57 +55,73 @@ class ClassFolders:
         skipped: reason to count of files that are left out.
     """
 
-    def __init__(self, root: Path, classes: Sequence[str]) -> None:
+    def __init__(self, root: Path, classes: Sequence[str], *, keys: Keys = "path") -> None:
         self.root = root
         self.classes = tuple(classes)
         self.skipped: Counter[str] = Counter()
-        self._names = bytearray()
-        self._ends = array("Q")
+        self._keys = check_keys(keys)
+        self._names = Texts()
         self._firsts: list[int] = []
         """For each class in turn the place of its first picture."""
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._names)
 
     @property
     def empty(self) -> tuple[str, ...]:
         """The classes without pictures."""
-        ends = [*self._firsts[1:], len(self._ends)]
+        ends = [*self._firsts[1:], len(self)]
         return tuple(name for name, begin, end in zip(self.classes, self._firsts, ends, strict=False) if begin == end)
 
     def begin_class(self) -> None:
         """What is added from now on belongs to the next class."""
-        self._firsts.append(len(self._ends))
+        self._firsts.append(len(self))
 
     def add(self, name: str) -> None:
         """One more picture: its path below the root."""
-        self._names += os.fsencode(name)
-        self._ends.append(len(self._names))
+        self._names.add(name)
 
-    def relative(self, index: int) -> str:
+    @property
+    def renamed(self) -> bool:
+        return self._keys != "path"
+
+    def original(self, index: int) -> str:
         """The picture's path below the root."""
-        begin = self._ends[index - 1] if index else 0
-        return os.fsdecode(bytes(self._names[begin : self._ends[index]]))
+        return self._names[index]
 
     def name(self, index: int) -> str:
-        return os.path.join(self.root, self.relative(index))  # noqa: PTH118 - a Path costs 10 times as much
+        return os.path.join(self.root, self._names[index])  # noqa: PTH118 - a Path costs 10 times as much
+
+    def key(self, index: int) -> str:
+        return key_of(self._keys, index, len(self), self._names[index], path_key)
 
     def label(self, index: int) -> int:
         """The number of the picture's class."""
         return bisect_right(self._firsts, index) - 1
 
     def sample(self, index: int) -> Sample:
-        key, field = _key_and_field(self.relative(index))
-        return {KEY: key, field: _read(self.name(index)), "cls": self.label(index)}
+        field = field_of(self._names[index])
+        return {KEY: self.key(index), field: read_file(self.name(index)), "cls": self.label(index)}
 
     def facts(self) -> Mapping[str, object]:
         return {"classes": list(self.classes)}
+
+    def fingerprint(self) -> Mapping[str, object]:
+        return {
+            "input": "class folders",
+            "source": str(self.root.absolute()),
+            "samples": len(self),
+            "names": digest(self._names.pieces()),
+            "classes": digest(f"{name}\n".encode("utf-8", "surrogateescape") for name in self.classes),
+            "keys": self._keys,
+        }
 
 
 def class_folders(
     root: str | os.PathLike[str],
     *,
     classes: Sequence[str] | None = None,
+    keys: Keys = "path",
     progress: Callable[[int], object] | None = None,
 ) -> ClassFolders:
     """Read a folder of class folders; see the module for the rules. No picture is opened.
@@ -145,6 +129,7 @@ def class_folders(
     Args:
         root: the folder.
         classes: the classes' names in the order of their labels; by default the folders' names, sorted.
+        keys: what the samples are called: "path", "number" or "hash".
         progress: called with the number of pictures of each class when it has been read.
 
     Raises:
@@ -154,36 +139,38 @@ def class_folders(
         UnavailableError: a folder that cannot be read.
     """
     root = check_folder(root)
-    entries = _entries(root)
-    found = ClassFolders(root, _classes(root, [entry.name for entry in entries if _is_folder(entry)], classes))
+    inside = tree.entries(root)
+    found = ClassFolders(
+        root, _classes(root, [entry.name for entry in inside if tree.is_folder(entry)], classes), keys=keys
+    )
     if classes is None:
         _refuse_splits(root, found.classes)
-    collisions = _Collisions(root)
-    loose = [entry for entry in entries if not _is_folder(entry)]
+    collisions = _Collisions(root, on=keys == "path")
+    loose = [entry for entry in inside if not tree.is_folder(entry)]
     for entry in loose:
-        found.skipped["hidden" if _is_hidden(entry.name) else "outside the class folders"] += 1
+        found.skipped["hidden" if tree.is_hidden(entry.name) else "outside the class folders"] += 1
     for name in found.classes:
         found.begin_class()
         before = len(found)
         if (root / name).is_dir():
-            _add_folder(found, name, [_identity(root)], collisions)
+            _add_folder(found, name, [tree.identity(root)], collisions)
         if progress is not None:
             progress(len(found) - before)
     if not len(found):
         raise UsageError(
-            f"no pictures in the {len(found.classes)} class folders of {_path(root)}{_shown(found.skipped)}",
+            f"no pictures in the {len(found.classes)} class folders of {path_shown(root)}{_shown(found.skipped)}",
             cure="Pictures are known by their extension: jpg, png, webp and so on.",
         )
     collisions.check()
     _refuse_loose(found, sum(_why_not(entry) is None for entry in loose))
     if found.empty:
-        _log.warning("%s: %s", _path(root), empty_classes(found.empty))
+        _log.warning("%s: %s", path_shown(root), empty_classes(found.empty))
     return found
 
 
 def empty_classes(names: Sequence[str]) -> str:
     """What to say about classes without pictures."""
-    shown = ", ".join(map(repr, names[:_MOST_SHOWN])) + (", ..." if len(names) > _MOST_SHOWN else "")
+    shown = ", ".join(map(repr, names[:MOST_SHOWN])) + (", ..." if len(names) > MOST_SHOWN else "")
     return f"{len(names):,} {'class has' if len(names) == 1 else 'classes have'} no pictures: {shown}"
 
 
@@ -192,14 +179,16 @@ def check_folder(root: str | os.PathLike[str]) -> Path:
     root = Path(root)
     if not root.is_dir():
         problem = "is no folder" if root.exists() else "does not exist"
-        raise UsageError(f"the source {problem}: {_path(root)}", cure="Name a folder that holds one folder a class.")
+        raise UsageError(
+            f"the source {problem}: {path_shown(root)}", cure="Name a folder that holds one folder a class."
+        )
     return root
 
 
 def _classes(root: Path, folders: list[str], wanted: Sequence[str] | None) -> list[str]:
     if not folders:
         raise UsageError(
-            f"the source holds no class folders: {_path(root)}",
+            f"the source holds no class folders: {path_shown(root)}",
             cure="Put the pictures into one folder a class, such as cat/1.jpg and dog/2.jpg.",
         )
     if broken := [name for name in folders if "\n" in name]:
@@ -212,7 +201,7 @@ def _classes(root: Path, folders: list[str], wanted: Sequence[str] | None) -> li
         raise UsageError("a class is named twice in classes", cure="Give each name once, in the order of the labels.")
     if unknown := sorted(set(folders) - set(wanted)):
         raise UsageError(
-            f"{len(unknown)} folders in {_path(root)} are not among the {len(wanted)} classes given, "
+            f"{len(unknown)} folders in {path_shown(root)} are not among the {len(wanted)} classes given, "
             f"the first is {unknown[0]!r}",
             cure="Give the classes.txt of the same label set, or none.",
         )
@@ -223,10 +212,11 @@ def _refuse_loose(found: ClassFolders, loose: int) -> None:
     """One level too deep, in cat/ of pictures/cat/: its odd sub folder would be the only class."""
     if loose > len(found):
         raise UsageError(
-            f"most pictures of {_path(found.root)} lie outside its class folders: {loose:,} of {loose + len(found):,}, "
-            f"and {len(found):,} in {', '.join(map(repr, found.classes[:_MOST_SHOWN]))}",
+            f"most pictures of {path_shown(found.root)} lie outside its class folders: "
+            f"{loose:,} of {loose + len(found):,}, and {len(found):,} in "
+            f"{', '.join(map(repr, found.classes[:MOST_SHOWN]))}",
             cure=f"If {found.root.absolute().name!r} is a class itself, give the folder above, "
-            f"{_path(found.root.absolute().parent)}; else move the pictures into class folders, or away.",
+            f"{path_shown(found.root.absolute().parent)}; else move the pictures into class folders, or away.",
         )
 
 
@@ -234,16 +224,17 @@ def _refuse_splits(root: Path, names: Sequence[str]) -> None:
     """One level too high, in the folder of train/ and val/: these would be the classes."""
     if not all(name.lower() in _SPLITS for name in names):
         return
-    inside = [entry for name in names for entry in _entries(root / name)]
-    if any(_why_not(entry) is None for entry in inside) or not any(map(_is_folder, inside)):
+    inside = [entry for name in names for entry in tree.entries(root / name)]
+    if any(_why_not(entry) is None for entry in inside) or not any(map(tree.is_folder, inside)):
         return
     first, *others = sorted(names, key=lambda name: not name.lower().startswith("train"))
-    commands = [f"`wds pack {shlex.quote(_path(root / first))} out/{first}`"]
+    commands = [f"`wds pack {shlex.quote(path_shown(root / first))} out/{first}`"]
     commands += [
-        f"`wds pack {shlex.quote(_path(root / name))} out/{name} --classes out/{first}/classes.txt`" for name in others
+        f"`wds pack {shlex.quote(path_shown(root / name))} out/{name} --classes out/{first}/classes.txt`"
+        for name in others
     ]
     raise UsageError(
-        f"the folders of {_path(root)} look like splits that hold class folders: {', '.join(names)}",
+        f"the folders of {path_shown(root)} look like splits that hold class folders: {', '.join(names)}",
         cure=f"Pack each on its own: {', then '.join(commands)}. If these are the classes, name them (--classes).",
     )
 
@@ -251,15 +242,15 @@ def _refuse_splits(root: Path, names: Sequence[str]) -> None:
 def _add_folder(found: ClassFolders, folder: str, above: list[tuple[int, int]], collisions: _Collisions) -> None:
     """Add the pictures of one directory and of those below it, in the order of their names."""
     path = found.root / folder
-    identity = _identity(path)
-    if identity in above:
+    here = tree.identity(path)
+    if here in above:
         found.skipped["link to a folder that it lies in"] += 1
         return
     keys: dict[str, str] = {}
-    for entry in _entries(path):
+    for entry in tree.entries(path):
         name = f"{folder}/{entry.name}"
-        if _is_folder(entry):
-            _add_folder(found, name, [*above, identity], collisions)
+        if tree.is_folder(entry):
+            _add_folder(found, name, [*above, here], collisions)
         elif (reason := _why_not(entry)) is not None:
             known = reason in found.skipped or len(found.skipped) < _MOST_REASONS
             found.skipped[reason if known else "no picture's extension, others"] += 1
@@ -271,37 +262,33 @@ def _add_folder(found: ClassFolders, folder: str, above: list[tuple[int, int]], 
 class _Collisions:
     """Files that would get the key of another, counted, and the first of them: all are mended in one go."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, on: bool) -> None:
         self._root = root
+        self._on = on
         self._count = 0
         self._first: list[tuple[str, str]] = []
         self._key: str | None = None
 
     def look(self, keys: dict[str, str], name: str) -> None:
         """Note the file; `keys` are those of its folder, unchanged in keys, so that only files in it can collide."""
-        key, _ = _key_and_field(name)
-        other = keys.setdefault(key, name)
+        if not self._on:
+            return
+        key = path_key(name)
+        other = keys.setdefault(fold(key), name)
         if other is not name:
             self._count += 1
             self._key = self._key or key
-            if len(self._first) < _MOST_SHOWN:
-                self._first.append((other, name))
+            if len(self._first) < MOST_SHOWN:
+                self._first.append((str(self._root / other), str(self._root / name)))
 
     def check(self) -> None:
-        if not self._count:
-            return
-        pairs = "; ".join(f"{_path(self._root / one)} and {_path(self._root / two)}" for one, two in self._first)
-        many = f"{self._count:,} files would get the key of another{', the first are' * (self._count > _MOST_SHOWN)}"
-        raise KeyRefusedError(
-            f"{'two files would get the same key' if self._count == 1 else many}: {pairs}",
-            key=self._key if self._count == 1 else None,
-            cure="Rename or remove one of each pair; dots in names become _, and the extension does not count.",
-        )
+        if self._count:
+            raise equal_keys(self._count, self._first, key=self._key)
 
 
 def _why_not(entry: os.DirEntry[str]) -> str | None:
     """Why a directory entry is no picture to pack, None where it is one."""
-    if _is_hidden(entry.name):
+    if tree.is_hidden(entry.name):
         return "hidden"
     extension = entry.name.rpartition(".")[2] if "." in entry.name else ""
     if kind_of(_field(extension)) != "picture":
@@ -310,57 +297,14 @@ def _why_not(entry: os.DirEntry[str]) -> str | None:
     return None if entry.is_file() or entry.is_symlink() else "no regular file"
 
 
-def _key_and_field(name: str) -> tuple[str, str]:
-    folder, _, base = name.rpartition("/")
-    stem, _, extension = base.rpartition(".")
-    return f"{folder}/{stem.replace('.', '_')}", _field(extension)
+def field_of(name: str) -> str:
+    """The field of a file by its extension: `x.JPEG` -> `jpeg`."""
+    return _field(name.rpartition(".")[2])
 
 
 def _field(extension: str) -> str:
     extension = extension.lower()
     return _ALIASES.get(extension, extension)
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir() and not _is_hidden(entry.name)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, sorted by name: the order of a directory differs between machines."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise UnavailableError(
-            f"the folder {_path(folder)} cannot be read: {error.strerror}", cure="Make it readable, or leave it out."
-        ) from error
-
-
-def _identity(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
-    return status.st_dev, status.st_ino
-
-
-def _read(path: str) -> bytes:
-    """The whole file; os.open and one read, since a file object costs as much as reading 30 KB."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(_chunks(descriptor, os.fstat(descriptor).st_size + 1))
-    finally:
-        os.close(descriptor)
-
-
-def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
-    while chunk := os.read(descriptor, size):
-        yield chunk
-
-
-def _path(path: Path) -> str:
-    return str(path) if str(path).isprintable() else ascii(str(path))
 
 
 def _shown(counts: Mapping[str, int]) -> str:

@@ -1,0 +1,141 @@
+"""The one interface between what people have and packing.
+
+An input is a sequence of samples that are made when they are asked for, from any thread and in any order, since packing
+shuffles and works in parallel. `Input` is the whole interface; `BaseInput` has all of it but `__len__` and `sample`:
+
+    class Captions(BaseInput):
+        def __len__(self) -> int:
+            return len(rows)
+
+        def sample(self, index: int) -> Sample:
+            return {"__key__": f"{index:06d}", "txt": rows[index]}
+
+A sample that cannot be packed raises when it is asked for, and is reported; what is wrong with the whole (no such
+folder, keys that come twice) is raised by the function that makes the input, before anything is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from wds_tools.sample import KEY, BytesLike, Sample
+
+__all__ = ["BaseInput", "Input", "digest", "path_shown", "read_file"]
+
+
+class Input(Protocol):
+    """A sequence of samples to pack. Its methods are called from several threads at once."""
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """What was left out when the input was read: reason to count."""
+        ...
+
+    @property
+    def renamed(self) -> bool:
+        """Whether keys are numbers or hashes: `original` is then kept beside the shards (shardwriter.keys)."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """What to call the sample in a report: the path of its file, say."""
+        ...
+
+    def key(self, index: int) -> str:
+        """The key that `sample(index)` has. Cheap: no picture is opened for it.
+
+        Raises:
+            SampleError, KeyRefusedError: there is none; `sample` raises the same.
+        """
+        ...
+
+    def original(self, index: int) -> str:
+        """The sample's own name in the input, whatever its key is: the path below the root, say."""
+        ...
+
+    def sample(self, index: int) -> Sample:
+        """The sample at this place, ready to be written.
+
+        Raises:
+            OSError: its file cannot be read.
+            SampleError, KeyRefusedError, FieldRefusedError: it cannot be packed. It is reported, and packing goes on.
+        """
+        ...
+
+    def facts(self) -> Mapping[str, object]:
+        """What the listing should say about the whole, such as {"classes": [...]}; values that JSON knows."""
+        ...
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """What tells this input from another one, in values that JSON knows: what a broken run is compared by.
+
+        Two inputs with equal fingerprints have the same samples at the same places, as far as can be said without
+        opening every file. Keys are words for a person, who is told which of them changed.
+        """
+        ...
+
+
+class BaseInput(ABC):
+    """An `Input` that lacks only `__len__` and `sample`; the rest may be overridden."""
+
+    skipped: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def renamed(self) -> bool:
+        return False
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def sample(self, index: int) -> Sample: ...
+
+    def name(self, index: int) -> str:
+        return f"sample {index}"
+
+    def key(self, index: int) -> str:
+        key = self.sample(index)[KEY]
+        return str(key)
+
+    def original(self, index: int) -> str:
+        return self.name(index)
+
+    def facts(self) -> Mapping[str, object]:
+        return {}
+
+    def fingerprint(self) -> Mapping[str, object]:
+        return {"input": type(self).__name__, "samples": len(self)}
+
+
+def digest(pieces: Iterable[BytesLike]) -> str:
+    """32 hexadecimal digits that tell these bytes from others: for fingerprints."""
+    state = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        state.update(piece)
+    return state.hexdigest()
+
+
+def read_file(path: str) -> bytes:
+    """The whole file; os.open and one read, since a file object costs as much as reading 30 KB."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(_chunks(descriptor, os.fstat(descriptor).st_size + 1))
+    finally:
+        os.close(descriptor)
+
+
+def path_shown(path: str | os.PathLike[str]) -> str:
+    """A path for a message: as it is, or with escapes where it cannot be printed."""
+    text = os.fspath(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
+    while chunk := os.read(descriptor, size):
+        yield chunk
