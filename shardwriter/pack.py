@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Protocol, Self
 
 from shardwriter.check import Check, Checker, failure_kind
 from shardwriter.inputs import ClassFolders, Input, class_folders, empty_classes
@@ -34,11 +34,24 @@ from wds_tools.atomic import write_atomic
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, SampleError, TargetError, UsageError
 from wds_tools.index.listing import LISTING_NAME
 from wds_tools.pictures.options import Pictures
+from wds_tools.sample import Sample
 
 __all__ = ["CLASSES_NAME", "FAILURES_NAME", "PackSummary", "pack"]
 
 CLASSES_NAME = "classes.txt"
 FAILURES_NAME = "failures.jsonl"
+
+
+class Prepare(Protocol):
+    """A stage between reading and writing, such as a transcoder."""
+
+    def prepare(self, sample: Sample) -> Sample:
+        """The sample to pack in place of this one.
+
+        Raises:
+            SampleError, FieldRefusedError: it cannot be made. It is reported, and packing goes on.
+        """
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +124,7 @@ def pack(
     shuffle: bool = True,
     check: Check = "header",
     pictures: Pictures | None = None,
+    transcode: Prepare | None = None,
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> PackSummary:
@@ -126,6 +140,7 @@ def pack(
         shuffle: off keeps the order of the input.
         check: "header" or "decode": how far pictures are checked (shardwriter.check).
         pictures: the limit of pixels, as the readers will have it.
+        transcode: what makes of each sample the one that is packed; its `prepare` is called from any thread.
         overwrite: replace the dataset of the same name that lies in `out`.
         progress: called with 1 after each sample of the input.
 
@@ -142,7 +157,7 @@ def pack(
     writer = ShardWriter(pattern, max_samples=max_samples, max_bytes=max_bytes, overwrite=overwrite, extra=extra)
     with _Failures() as failures, writer:
         for index in order:
-            _pack_one(samples, index, checker, writer, failures)
+            _pack_one(samples, index, checker, transcode, writer, failures)
             if progress is not None:
                 progress(1)
         writer.sync()  # so that a disk that is full now leaves no classes.txt without shards
@@ -190,10 +205,13 @@ def check_target(
     return pattern
 
 
-def _pack_one(samples: Input, index: int, checker: Checker, writer: ShardWriter, failures: _Failures) -> None:
+def _pack_one(
+    samples: Input, index: int, checker: Checker, transcode: Prepare | None, writer: ShardWriter, failures: _Failures
+) -> None:
     try:
         sample = samples.sample(index)
         checker.check(sample)
+        sample = sample if transcode is None else transcode.prepare(sample)
     except (OSError, SampleError, KeyRefusedError, FieldRefusedError) as error:
         failures.add(samples.name(index), error)
         return

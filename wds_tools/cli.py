@@ -38,7 +38,7 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "pack": CommandEntry("shardwriter.cli:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."),
+    "pack": CommandEntry("shardwriter.commands.pack:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."),
     "index": CommandEntry("wds_tools.commands.index:index", "Make the listing and offsets of shards made elsewhere."),
     "info": CommandEntry("wds_tools.commands.info:info", "Say what a dataset holds."),
     "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),

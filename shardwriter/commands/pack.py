@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from shardwriter.commands.options import ByteSize
 from wds_tools import progress
 
 if TYPE_CHECKING:
     from shardwriter.pack import PackSummary
 
-__all__ = ["ByteSize", "pack"]
-
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+__all__ = ["pack"]
 
 EPILOG = """\b
 Examples:
@@ -26,19 +24,6 @@ Examples:
 
 Exit status: 0 all packed, 1 some pictures were not (see failures.jsonl), 2 used wrongly.
 """
-
-
-class ByteSize(click.ParamType[int]):
-    """A number of bytes: 500MB and 1GB count in thousands, 512MiB in 1,024, a plain number is bytes."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", str(value).strip().lower())
-        if match is None or (match[3] and not match[2]):
-            self.fail(f"{value!r} is no size; write 500MB, 1GB, 512MiB or a number of bytes.", param, ctx)
-        base = 1024 if match[3] else 1000
-        return round(float(match[1]) * int(base ** _UNITS[match[2]]))
 
 
 @click.command(epilog=EPILOG)

@@ -1,0 +1,1 @@
+"""The commands of shardwriter, a module each; wds_tools.cli knows them by import string."""
