@@ -18,7 +18,7 @@ import posixpath
 import re
 from urllib.parse import unquote
 
-from wds_tools.errors import UsageError
+from wds_tools.errors import UsageError, public
 
 __all__ = [
     "SHARD_SUFFIXES",
@@ -29,6 +29,7 @@ __all__ = [
     "is_temporary",
     "join",
     "path_of",
+    "public",
     "scheme",
 ]
 

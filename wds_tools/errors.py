@@ -5,6 +5,7 @@
     │   ├── NoShardsError (FileNotFoundError)    urls that match nothing
     │   ├── TooFewSamplesError                   less than one global batch
     │   ├── LengthUnknownError (TypeError)       a length that nobody stated
+    │   ├── RangesRefusedError                   positions in what its server only streams
     │   ├── StateError                           a state of another dataset or plan
     │   ├── KeyRefusedError                      a key that the writer does not take
     │   ├── FieldRefusedError (TypeError)        a field or value that the writer cannot encode
@@ -38,6 +39,7 @@ processes send them. Foreign exceptions are translated where they enter, with `r
 
 from __future__ import annotations
 
+import re
 from typing import Any, Self
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "NotATarError",
     "PictureError",
     "PictureTooLargeError",
+    "RangesRefusedError",
     "SampleError",
     "ShardChangedError",
     "ShardError",
@@ -72,6 +75,7 @@ __all__ = [
     "UnsupportedPictureError",
     "UsageError",
     "counted",
+    "public",
     "shown",
 ]
 
@@ -124,10 +128,12 @@ class ShardstreamError(Exception):
         return self
 
     def __str__(self) -> str:
-        places = (("shard", self.url), ("offset", self.offset), ("key", self.key), ("field", self.field))
+        url = None if self.url is None else public(self.url)
+        places = (("shard", url), ("offset", self.offset), ("key", self.key), ("field", self.field))
         where = ", ".join(f"{name} {_bare(value)}" for name, value in places if value is not None)
-        text = f"{self.problem} ({where})" if where else self.problem
-        return f"{text}. {self.cure}" if self.cure else text
+        problem = _URL.sub(_masked, self.problem)
+        text = f"{problem} ({where})" if where else problem
+        return f"{text}. {_URL.sub(_masked, self.cure)}" if self.cure else text
 
     def __reduce__(self) -> tuple[Any, ...]:
         places = {"url": self.url, "offset": self.offset, "key": self.key, "field": self.field, "cure": self.cure}
@@ -148,6 +154,34 @@ def shown(text: object) -> str:
 def counted(number: int, what: str, several: str | None = None) -> str:
     """1 shard, 2 shards, 1,000 shards; 2 classes where the plural is given."""
     return f"{number:,} {what if number == 1 else several or what + 's'}"
+
+
+def public(address: str) -> str:
+    """An address for messages, logs, reprs and names of files: without what may be secret in a url.
+
+    That is the user and password, the values of the query (signatures, tokens) and the fragment. Paths and `file://`
+    have none and stay as they are. A command in place of an address is treated like a text that holds urls.
+
+    >>> print(public("https://me:pw@host/a b.tar?X-Signature=f00&v=1"))
+    https://host/a b.tar?X-Signature=...&v=...
+    """
+    match = _WHOLE_URL.match(address)
+    return _masked(match) if match else _URL.sub(_masked, address)
+
+
+_PARTS = (
+    r"((?<![A-Za-z0-9+.\-])(?!file:)[A-Za-z][A-Za-z0-9+.\-]+://)"
+    r"(?:[^/?#%(stop)s]*@)?([^?#%(stop)s]*)(\?[^#%(stop)s]*)?(#[^%(stop)s]*)?"
+)
+_URL = re.compile(_PARTS % {"stop": r"\s'\"<>"})
+_WHOLE_URL = re.compile(_PARTS % {"stop": r"\0"} + r"\Z")
+
+
+def _masked(match: re.Match[str]) -> str:
+    begin, middle, query, fragment = match.groups()
+    names = (part.partition("=") for part in query[1:].split("&")) if query else ()
+    values = "&".join(f"{name}=..." if equals else "..." for name, equals, _ in names)
+    return begin + middle + (f"?{values}" if query else "") + ("#..." if fragment else "")
 
 
 def _bare(value: str | int) -> str:
@@ -172,6 +206,10 @@ class TooFewSamplesError(UsageError):
 
 class LengthUnknownError(UsageError, TypeError):
     """The length of what has none before it has been read."""
+
+
+class RangesRefusedError(UsageError):
+    """The server does not answer ranges: the object can be streamed, and not read here and there."""
 
 
 class StateError(UsageError):
