@@ -4,7 +4,8 @@ Bytes go to `.NAME.<random>.tmp` beside the target, so that no reader's glob (*.
 end of the archive, waits until the disk has it all (fsync), renames, and waits for the folder's entry too. After a
 crash or a power cut a name that ends in .tar is therefore a whole shard.
 
-Pieces (headers, data, padding) are gathered without copying and written by `writev`, a batch at a time.
+Pieces (headers, data, padding) are gathered without copying and written by `writev`, a batch at a time. A checksum of
+the whole file is computed from the same pieces, so that it tells what was meant and not what the disk gives back.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wds_tools.atomic import sync_folder, temporary_beside
+from wds_tools.checksum import begin
 from wds_tools.errors import TargetError, UnavailableError
 from wds_tools.tar.write import END
 
@@ -31,20 +33,28 @@ class Sink:
 
     Args:
         path: the shard's final name; its folder exists.
+        checksum: which kind to compute on the way ("xxh3", "sha256"), None for none.
 
     Attributes:
         size: bytes of all members so far, headers and padding included, the end of the archive not.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, checksum: str | None = None) -> None:
         self.path = path
         self.size = 0
+        self._kind = checksum
+        self._digest = None if checksum is None else begin(checksum)
         self._pieces: list[bytes] = []
         self._held = 0
         self._temporary = temporary_beside(path)
         with translated(path):
             # 0o666 and the umask, as any file that the user writes; mkstemp's 0o600 shuts out colleagues.
             self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115, PTH123 - closed by commit or discard
+
+    @property
+    def checksum(self) -> str | None:
+        """Such as "xxh3:...", of what was written so far: of the file, after commit. None where none was asked for."""
+        return None if self._digest is None else f"{self._kind}:{self._digest.hexdigest()}"
 
     def add(self, pieces: Sequence[bytes], size: int) -> None:
         """Append pieces of `size` bytes in all. Bytes objects only, since they may be written later."""
@@ -83,6 +93,9 @@ class Sink:
 
     def _flush(self) -> None:
         pieces, left = self._pieces, self._held
+        if self._digest is not None:
+            for piece in pieces:  # for 107 KB 2 microseconds with xxh3, 60 with sha256; joined first, xxh3 takes 4
+                self._digest.update(piece)
         with translated(self.path):
             while left:
                 written = os.writev(self._file.fileno(), pieces[:BATCH_PIECES])

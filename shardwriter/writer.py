@@ -27,22 +27,18 @@ import json
 import logging
 import os
 import weakref
-from array import array
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from shardwriter.encode import Encoded, Encoder
 from shardwriter.seen import SeenKeys
-from shardwriter.sink import Sink, translated
-from shardwriter.target import Claim, Target, parse_pattern
-from wds_tools.atomic import sync_folder
+from shardwriter.shards import Shards
+from shardwriter.sink import translated
+from shardwriter.target import Target, parse_pattern
+from wds_tools.checksum import Checksum
 from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
 from wds_tools.index.listing import OWN_KEYS, ShardRecord, write_listing
-from wds_tools.tar.write import END
 
 __all__ = ["ShardWriter"]
 
@@ -63,6 +59,8 @@ class ShardWriter:
         extra: what else the listing should say, such as {"classes": [...], "shuffled": True}; values that JSON knows.
         on_shard: called with the path of each shard, once and in order, after the disk has it: to upload it, say. From
             the writing thread, at the next write after the commit, or in close; not while an exception ends the block.
+        checksum: "xxh3" or "sha256": what the listing says of each shard's bytes, so that `wds verify` finds a copy
+            that went wrong. None for no checksum.
 
     Raises:
         UsageError: a pattern or an option that cannot be.
@@ -80,22 +78,24 @@ class ShardWriter:
         listing: str | None = "dataset.json",
         extra: Mapping[str, object] | None = None,
         on_shard: Callable[[Path], object] | None = None,
+        checksum: Checksum | None = None,
     ) -> None:
         self.target: Target = parse_pattern(pattern, listing=listing)
-        self._max_samples = _limit("max_samples", max_samples)
-        self._max_bytes = _limit("max_bytes", max_bytes)
+        self._shards = Shards(
+            self.target,
+            max_samples=max_samples,
+            max_bytes=max_bytes,
+            checksum=checksum,
+            on_commit=_teller(self.target.folder, on_shard),
+        )
         self._encoder = Encoder(quality=_quality(quality), allow_pickle=allow_pickle)
         self._overwrite = overwrite
         self._extra = _plain(extra or {})
-        self._on_shard = on_shard
         self._seen = SeenKeys()
         self._fields: dict[str, int] = {}
-        self._work = _Work(self.target)
-        self._offsets = array("Q")
-        self._begun = 0
         self._closed = False
         self._failure: BaseException | None = None
-        self._forgotten: weakref.finalize[[int], ShardWriter] | None = None
+        self._forgotten: weakref.finalize[[int, Callable[[Shards], object]], ShardWriter] | None = None
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -111,7 +111,7 @@ class ShardWriter:
     @property
     def records(self) -> tuple[ShardRecord, ...]:
         """The shards that the disk has, in order."""
-        return tuple(self._work.records)
+        return tuple(self._shards.records)
 
     def write(self, sample: Mapping[str, object]) -> int:
         """Append one sample: `__key__` and at least one field. Returns the bytes it takes in the shard.
@@ -150,8 +150,7 @@ class ShardWriter:
         """
         self._check_open()
         try:
-            self._finish_shard()
-            self._harvest(wait=True)
+            self._shards.settle()
         except BaseException as error:
             self._failure = error
             raise
@@ -166,7 +165,7 @@ class ShardWriter:
             return
         try:
             self.sync()
-            if self._work.records and self.target.listing is not None:
+            if self._shards.records and self.target.listing is not None:
                 self._write_listing(self.target.listing)
         finally:
             self.abort()
@@ -176,7 +175,7 @@ class ShardWriter:
         self._closed = True
         if self._forgotten is not None:
             self._forgotten.detach()
-        self._work.end()
+        self._shards.end()
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -188,170 +187,50 @@ class ShardWriter:
             raise UsageError(f"the writer of {self.target.folder} is closed", cure="Make a new ShardWriter.")
 
     def _append(self, encoded: Encoded) -> None:
-        self._harvest(wait=False)
-        if self._work.sink is not None and self._is_full(self._work.sink, encoded.size):
-            self._finish_shard()
-        sink = self._work.sink or self._begin_shard()
-        self._offsets.append(sink.size)
-        self._work.samples += 1
-        sink.add(encoded.pieces, encoded.size)
+        if not self._shards.claimed:
+            self._begin()
+        if self._shards.full(encoded.size):
+            self._shards.finish()
+        self._shards.append(encoded.pieces, encoded.size)
         for field in encoded.fields:
             self._fields[field] = self._fields.get(field, 0) + 1
 
-    def _is_full(self, sink: Sink, size: int) -> bool:
-        if self._max_samples is not None and len(self._offsets) >= self._max_samples:
-            return True
-        return self._max_bytes is not None and sink.size + size + len(END) > self._max_bytes
-
-    def _begin_shard(self) -> Sink:
-        if self._work.claim is None:
-            self._begin()
-        sink = self._work.sink = Sink(self.target.shard(self._begun))
-        self._begun += 1
-        self._offsets = array("Q")
-        return sink
-
     def _begin(self) -> None:
-        with translated(self.target.folder):
-            self.target.folder.mkdir(parents=True, exist_ok=True)
-            sync_folder(self.target.folder.parent)
-        claim = self._work.claim = Claim(self.target)
-        self._forgotten = weakref.finalize(self, self._work.forget, os.getpid())
+        claim = self._shards.claim()
+        self._forgotten = weakref.finalize(self, self._shards.forget, os.getpid(), _say_forgotten)
         self.target.check_free(overwrite=self._overwrite)
         if claim.locked:
             self.target.clear_leftovers()
         if self._overwrite:
             self.target.clear_dataset()
 
-    def _finish_shard(self) -> None:
-        """Hand the open shard to the committing thread, after the one before it has come through."""
-        sink = self._work.sink
-        if sink is None:
-            return
-        self._harvest(wait=True)
-        self._offsets.append(sink.size)
-        record = ShardRecord(
-            url=sink.path.name,
-            samples=len(self._offsets) - 1,
-            bytes=sink.size + len(END),
-            offsets=np.frombuffer(self._offsets, dtype=np.uint64),
-        )
-        self._work.commits.start(sink, record)
-        self._work.sink = None
-
-    def _harvest(self, *, wait: bool) -> None:
-        record = self._work.commits.finished(wait=wait)
-        if record is not None:
-            self._work.records.append(record)
-            if self._on_shard is not None:
-                self._on_shard(self.target.folder / record.url)
-
     def _write_listing(self, listing: str) -> None:
         path = self.target.folder / listing
         extra = {"fields": dict(sorted(self._fields.items())), **self._extra}
         with translated(path):
-            write_listing(path, self._work.records, name=self.target.name, extra=extra)
+            write_listing(path, self._shards.records, name=self.target.name, extra=extra)
 
 
-class _Work:
-    """What a run holds and has done; apart from the writer, so that it can be put in order when that is forgotten."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.claim: Claim | None = None
-        self.sink: Sink | None = None
-        self.commits = _Commits()
-        self.records: list[ShardRecord] = []
-        self.samples = 0
-        """Those that shards took, on the disk yet or not."""
-
-    def end(self) -> None:
-        """Let the pending shard come through, remove the half one, and give the target back. Twice does nothing."""
-        try:
-            record = self.commits.close()
-            if record is not None:
-                self.records.append(record)
-        finally:
-            if self.sink is not None:
-                self.sink.discard()
-                self.sink = None
-            if self.claim is not None:
-                self.claim.release()
-                self.claim = None
-
-    def forget(self, process: int) -> None:
-        """End what nobody can close any more, and say so; called when the writer is collected, or at exit."""
-        if os.getpid() == process:  # a forked child must not take its parent's files away
-            self.commits.when_idle(self._end_forgotten)
-
-    def _end_forgotten(self, record: ShardRecord | None) -> None:
-        if record is not None:
-            self.records.append(record)
-        self.end()
-        if not self.samples:  # the first was refused, aloud
-            return
-        _log.error(
-            "the ShardWriter of %s was never closed: %s lost%s. "
-            "Write in a block `with ShardWriter(...) as writer:`, or call close() at the end.",
-            self.target.folder / self.target.pattern,
-            _last(self.samples - sum(record.samples for record in self.records)),
-            "" if self.target.listing is None else f", and there is no {self.target.listing}",
-        )
+def _say_forgotten(shards: Shards) -> None:
+    if not shards.samples:  # the first was refused, aloud
+        return
+    target = shards.target
+    _log.error(
+        "the ShardWriter of %s was never closed: %s lost%s. "
+        "Write in a block `with ShardWriter(...) as writer:`, or call close() at the end.",
+        target.folder / target.pattern,
+        _last(shards.samples - sum(record.samples for record in shards.records)),
+        "" if target.listing is None else f", and there is no {target.listing}",
+    )
 
 
 def _last(samples: int) -> str:
     return "its last sample is" if samples == 1 else f"its last {samples:,} samples are" if samples else "no sample is"
 
 
-class _Commits:
-    """One thread that commits one shard at a time while the next is written."""
-
-    def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
-        self._pending: tuple[Future[None], ShardRecord] | None = None
-
-    def start(self, sink: Sink, record: ShardRecord) -> None:
-        """Begin to commit; the one before has been fetched by `finished`."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="shard-commit")
-        self._pending = (self._thread.submit(sink.commit), record)
-
-    def finished(self, *, wait: bool) -> ShardRecord | None:
-        """The record of the shard that has come through since, or the error that it met."""
-        if self._pending is None or not (wait or self._pending[0].done()):
-            return None
-        commit, record = self._pending
-        commit.result()
-        self._pending = None
-        return record
-
-    def when_idle(self, call: Callable[[ShardRecord | None], object]) -> None:
-        """Call with the pending shard's record when it has come through, None if it did not or none was pending.
-
-        Returns at once: the garbage collector may call this, from the committing thread even, which must not wait for
-        itself. That thread ends with its executor, which nobody holds any more.
-        """
-        self._thread = None
-        pending, self._pending = self._pending, None
-        if pending is None:
-            call(None)
-        else:
-            commit, record = pending
-            commit.add_done_callback(lambda done: call(None if done.exception() is not None else record))
-
-    def close(self) -> ShardRecord | None:
-        """Let the pending shard come through, and end the thread. Its record, where it did come through."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
-            self._thread = None
-        pending, self._pending = self._pending, None
-        return None if pending is None or pending[0].exception() is not None else pending[1]
-
-
-def _limit(name: str, value: int | None) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise UsageError(f"{name} is {value!r}, expected an int of 1 or more, or None for no limit")
-    return value
+def _teller(folder: Path, on_shard: Callable[[Path], object] | None) -> Callable[[ShardRecord, object], object] | None:
+    """on_shard as Shards calls it. A function of its own: a method would keep the writer from being collected."""
+    return None if on_shard is None else lambda record, _: on_shard(folder / record.url)
 
 
 def _quality(value: int) -> int:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from shardwriter import sink as module
 from shardwriter.sink import Sink
+from wds_tools.checksum import begin
 from wds_tools.errors import TargetError, UnavailableError
 from wds_tools.tar import END
 
@@ -104,3 +105,17 @@ def test_an_error_of_the_disk_is_ours_with_a_cure_and_leaves_nothing(
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="missing"):
         Sink(tmp_path / "missing" / "a.tar")
+
+
+@pytest.mark.parametrize("kind", ["xxh3", "sha256"])
+def test_a_checksum_is_that_of_the_whole_file(tmp_path: Path, kind: str) -> None:
+    sink = Sink(tmp_path / "a.tar", kind)
+    for number in range(50):
+        add(sink, bytes([number]) * 20_000, b"", b"tail")
+    sink.commit()
+    digest = begin(kind)
+    digest.update((tmp_path / "a.tar").read_bytes())
+    assert sink.checksum == f"{kind}:{digest.hexdigest()}"
+    with_none = Sink(tmp_path / "b.tar")
+    with_none.commit()
+    assert with_none.checksum is None

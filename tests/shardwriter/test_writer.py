@@ -166,6 +166,21 @@ def test_a_listing_may_be_left_out_or_have_another_name(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a-000.tar", "b-000.tar", "b.json", "b.offsets.npy"]
 
 
+def test_the_listing_has_the_checksums_that_were_asked_for(tmp_path: Path) -> None:
+    for kind in ("xxh3", "sha256", None):
+        with ShardWriter(tmp_path / f"{kind}/s-%03d.tar", max_samples=2, checksum=kind) as writer:  # type: ignore[arg-type]
+            for number in range(5):
+                writer.write({"__key__": str(number), "cls": number})
+    shards = json.loads((tmp_path / "sha256/dataset.json").read_bytes())["shardlist"]
+    assert len(shards) == 3
+    for shard in shards:
+        data = (tmp_path / "sha256" / shard["url"]).read_bytes()
+        assert shard["checksum"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    xxh3 = json.loads((tmp_path / "xxh3/dataset.json").read_bytes())["shardlist"]
+    assert all(shard["checksum"].startswith("xxh3:") for shard in xxh3)
+    assert b"checksum" not in (tmp_path / "None/dataset.json").read_bytes()
+
+
 def test_equal_samples_give_equal_bytes(tmp_path: Path) -> None:
     for run in ("one", "two"):
         with ShardWriter(tmp_path / run / "s-%03d.tar", max_samples=3) as writer:
@@ -405,7 +420,8 @@ def test_at_most_one_shard_waits_for_the_disk(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     "options",
     [
-        {"max_samples": 0}, {"max_samples": 1.5}, {"max_samples": True}, {"max_bytes": -1}, {"max_bytes": "1GB"},
+        {"max_samples": 0}, {"checksum": "md5"},
+        {"max_samples": 1.5}, {"max_samples": True}, {"max_bytes": -1}, {"max_bytes": "1GB"},
         {"quality": 0}, {"quality": 101}, {"quality": 9.5},
         {"extra": {"a": object()}}, {"extra": {"a": float("nan")}},
         {"extra": {"shardlist": []}}, {"extra": {"name": "x"}},
