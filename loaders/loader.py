@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from loaders.arguments import check_count, check_flag
-from loaders.cores import usable_cores
 from loaders.draws import check_seed
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
@@ -29,6 +28,7 @@ from loaders.slab import Allocate, plain_memory
 from loaders.state import State, backend, state_of
 from loaders.stats import Report
 from loaders.world import check_world, rank_share, world_of_environment
+from wds_tools.cores import usable_cores
 from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
 from wds_tools.pictures.options import Pictures

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from wds_tools.cores import usable_cores
 from wds_tools.errors import UsageError, counted
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def make_pictures(
     for name in photographs()[:classes]:
         (order.folder / name).mkdir(parents=True, exist_ok=True)
     chunks = [range(begin, min(begin + CHUNK, count)) for begin in range(0, count, CHUNK)]
-    jobs = min(jobs or len(os.sched_getaffinity(0)), len(chunks))
+    jobs = min(jobs or usable_cores(), len(chunks))
     facts: list[_Facts] = []
     for made in _make_all(order, chunks, jobs):
         facts += made

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from loaders.cores import usable_cores
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
 from loaders.policy import OnError
@@ -20,6 +19,7 @@ from loaders.stream.session import StreamSession
 from loaders.stream.spelling import spell
 from loaders.stream.state import StreamState, state_of
 from loaders.world import check_world, world_of_environment
+from wds_tools.cores import usable_cores
 from wds_tools.errors import LengthUnknownError, UsageError
 from wds_tools.pictures.options import Pictures
 from wds_tools.urls import Urls

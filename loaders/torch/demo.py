@@ -21,8 +21,8 @@ from torch import nn
 from torch.nn import functional
 
 from loaders import CenterCrop, RandomResizedCrop
-from loaders.cores import usable_cores
 from loaders.torch import Normalize, ShardLoader, to_device
+from wds_tools.cores import usable_cores
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import UsageError
 

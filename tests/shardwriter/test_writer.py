@@ -168,7 +168,7 @@ def test_a_listing_may_be_left_out_or_have_another_name(tmp_path: Path) -> None:
 
 def test_the_listing_has_the_checksums_that_were_asked_for(tmp_path: Path) -> None:
     for kind in ("xxh3", "sha256", None):
-        with ShardWriter(tmp_path / f"{kind}/s-%03d.tar", max_samples=2, checksum=kind) as writer:  # type: ignore[arg-type]
+        with ShardWriter(tmp_path / f"{kind}/s-%03d.tar", max_samples=2, checksum=kind) as writer:
             for number in range(5):
                 writer.write({"__key__": str(number), "cls": number})
     shards = json.loads((tmp_path / "sha256/dataset.json").read_bytes())["shardlist"]

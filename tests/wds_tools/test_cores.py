@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loaders.cores import usable_cores
+from wds_tools.cores import usable_cores
 
 AFFINITY = len(os.sched_getaffinity(0))
 
