@@ -5,7 +5,7 @@ BIN := .venv/bin
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard wds_tools/pictures/_pixels*.[ch])
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard wds_tools/_walk*.[ch] wds_tools/pictures/_pixels*.[ch])
 	@echo 'making .venv: a minute or two' >&2
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
@@ -28,8 +28,9 @@ test-all: .venv/installed  ## the long tests: kills, soak
 demo: .venv/installed  ## real pictures to shards to a small model that learns
 	$(BIN)/wds demo
 
-fuzz: .venv/installed  ## the decode kernel under sanitizers, ten minutes
-	$(BIN)/python -m tests.fuzz.fuzz_pixels 600
+fuzz: .venv/installed  ## what is in C under sanitizers, twenty minutes
+	$(BIN)/python -m tests.fuzz.fuzz_walk 120
+	$(BIN)/python -m tests.fuzz.fuzz_pixels 540
 
 bench: .venv/installed  ## the benchmark table
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

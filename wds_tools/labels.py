@@ -34,10 +34,10 @@ from wds_tools.shard import link_targets, parse_sample, scan
 from wds_tools.sources.base import Source
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
+from wds_tools.tar import runs
 from wds_tools.tar.feed import SourceFeed
 from wds_tools.tar.headers import BLOCK
 from wds_tools.tar.notes import ShardNotes
-from wds_tools.tar.plain import plain_members
 from wds_tools.tar.walk import Member, Walk
 
 __all__ = ["Label", "Labels", "read_labels"]
@@ -161,7 +161,7 @@ def _field_data(source: Source, field: str) -> Iterator[tuple[int, bytes | None]
     while True:
         begin = steps.position
         window = steps.feed.fill(begin, BLOCK)
-        found = plain_members(window, 0, len(window))
+        found = runs.plain_members(window, 0, len(window))
         if not found:
             member = steps.next()
             if member is None:

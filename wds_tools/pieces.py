@@ -1,7 +1,7 @@
 """From a shard's bytes to the members that belong to samples ("pieces"), in order; all else is counted in the notes.
 
-Runs of plain members come from `tar.plain`, the rest from `tar.walk`. What a member is, by kind and name, is decided in
-`_names` alone, so that reading, scanning and parsing one sample agree.
+Plain members, nearly always as whole samples, come from `tar.runs`, the rest from `tar.walk`. What a member is, by kind
+and name, is decided in `_names` alone, so that reading, scanning and parsing one sample agree.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wds_tools.errors import MemberError, shown
-from wds_tools.grouping import Piece
+from wds_tools.grouping import WHOLE, Piece
 from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import KEY, BytesLike
+from wds_tools.tar import runs
+from wds_tools.tar.feed import WINDOW
 from wds_tools.tar.headers import BLOCK
 from wds_tools.tar.links import Targets
 from wds_tools.tar.notes import ShardNotes
-from wds_tools.tar.plain import plain_members
+from wds_tools.tar.runs import Plain
 from wds_tools.tar.walk import Member, Walk
 
 __all__ = ["data_pieces", "header_pieces"]
@@ -24,7 +26,7 @@ _COPY = 4096  # bytes; a view of 2 bytes would keep a window of 1 MiB alive
 
 
 def data_pieces(steps: Walk, targets: Targets | None) -> Iterator[Piece]:
-    """The pieces with their data: bytes up to 4 KiB, beyond that views on what the feed gave.
+    """The pieces with their data: bytes up to 4 KiB, beyond that views on what the feed gave; nearly all `WHOLE`.
 
     A link's value is the data it leads to (or, without `targets`, a MemberError); a sparse member's is a MemberError.
 
@@ -32,28 +34,44 @@ def data_pieces(steps: Walk, targets: Targets | None) -> Iterator[Piece]:
         ShardError: as `Walk.next`. Where data are cut, the piece is given without data first: its key tells whether
             the sample before is whole.
     """
-    need = BLOCK
+    url, need, last = steps.feed.url, BLOCK, ""
     while True:
         begin = steps.position
         window = steps.feed.fill(begin, need)
-        found = plain_members(window, 0, len(window))
+        samples, begins, members, first, more = runs.plain_samples(window, url, _COPY)
+        if samples and samples[0][KEY] != last:
+            steps.notes.members += members
+            steps.position = begin + first
+            yield samples[0][KEY], WHOLE, (samples, begins), begin
+            need, last = BLOCK, ""
+            continue
+        if not samples and need <= len(window) < more <= WINDOW:
+            need = more  # the sample goes on behind the window
+            continue
+        found = runs.plain_members(window, 0, len(window))
         need = BLOCK
         if found and _whole(found[-1][3]) > len(window):
             _, _, data, stop = found.pop()  # its header is here, not all of its data
             need = BLOCK + _whole(stop) - data
-        if not found:
-            member = steps.next()
-            if member is None:
-                return
-            yield from _special(steps, member, targets)
-            need = BLOCK
+        if found:
+            steps.notes.members += len(found)
+            steps.position = begin + _whole(found[-1][3])
+            last = found[-1][0]
+            yield from _cut_out(window, found, begin)
             continue
-        steps.notes.members += len(found)
-        steps.position = begin + _whole(found[-1][3])
-        begin -= BLOCK
-        for key, field, data, stop in found:
-            view = window[data:stop]
-            yield key, field, view if stop - data > _COPY else view.tobytes(), begin + data
+        member = steps.next()
+        if member is None:
+            return
+        for piece in _special(steps, member, targets):
+            last = piece[0]
+            yield piece
+        need = BLOCK
+
+
+def _cut_out(window: memoryview, found: list[Plain], begin: int) -> Iterator[Piece]:
+    for key, field, data, stop in found:
+        view = window[data:stop]
+        yield key, field, view if stop - data > _COPY else view.tobytes(), begin + data - BLOCK
 
 
 def header_pieces(steps: Walk) -> Iterator[Piece]:
@@ -61,7 +79,7 @@ def header_pieces(steps: Walk) -> Iterator[Piece]:
     while True:
         begin = steps.position
         window = steps.feed.fill(begin, BLOCK)
-        found = plain_members(window, 0, len(window))
+        found = runs.plain_members(window, 0, len(window))
         if not found:
             member = steps.next()
             if member is None:

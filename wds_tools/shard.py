@@ -23,13 +23,13 @@ import numpy.typing as npt
 from wds_tools.errors import ShardError, StaleIndexError, TruncatedShardError, shown
 from wds_tools.grouping import OnBad, group
 from wds_tools.pieces import data_pieces, header_pieces
-from wds_tools.sample import KEY, URL, BytesLike, RawSample
+from wds_tools.sample import KEY, BytesLike, RawSample
 from wds_tools.sources.base import Source
+from wds_tools.tar import runs
 from wds_tools.tar.compressed import UNPACKERS, Decompressed, compression
 from wds_tools.tar.feed import BufferFeed, Readable, SourceFeed, StreamFeed
 from wds_tools.tar.links import Targets
 from wds_tools.tar.notes import ShardNotes
-from wds_tools.tar.plain import plain_members
 from wds_tools.tar.walk import Walk, walk, walk_source
 
 __all__ = ["ShardNotes", "ShardScan", "Targets", "iter_samples", "iter_stream", "link_targets", "parse_sample", "scan"]
@@ -78,16 +78,7 @@ def parse_sample(buffer: BytesLike, *, url: str, offset: int, targets: Targets |
         MemberError: a sparse member, or a link that leads nowhere.
     """
     view = memoryview(buffer)
-    found = plain_members(view, 0, len(view))
-    if not found or found[-1][3] + 511 & -512 != len(view):
-        return _parse_slowly(view, url, offset, targets)
-    key = found[0][0]
-    sample: RawSample = {KEY: key, URL: url}
-    for other, field, begin, stop in found:
-        if other != key or field in sample:
-            return _parse_slowly(view, url, offset, targets)
-        sample[field] = view[begin:stop]
-    return sample
+    return runs.plain_sample(view, url) or _parse_slowly(view, url, offset, targets)
 
 
 def link_targets(source: Source) -> Targets:

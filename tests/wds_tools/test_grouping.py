@@ -9,6 +9,8 @@ from wds_tools.errors import DataError, GroupingError
 from wds_tools.grouping import group
 from wds_tools.shard import ShardNotes, iter_samples
 
+pytestmark = pytest.mark.usefixtures("each_walk")
+
 
 def _pieces(*names: str) -> list[tuple[str, str, bytes, int]]:
     return [(key, field, name.encode(), 1024 * at) for at, name in enumerate(names) for key, field in [name.split(".")]]

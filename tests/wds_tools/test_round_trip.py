@@ -19,6 +19,8 @@ from wds_tools.errors import UsageError
 from wds_tools.names import check_field, check_key
 from wds_tools.tar import END, member_header, padding
 
+pytestmark = pytest.mark.usefixtures("each_walk")
+
 Sample = dict[str, Any]
 
 

@@ -31,6 +31,8 @@ from wds_tools.sources.local import LocalFile
 from wds_tools.tar import member_header, padding
 from wds_tools.tar.feed import WINDOW
 
+pytestmark = pytest.mark.usefixtures("each_walk")
+
 PICTURE = bytes(range(256)) * 420  # 107,520 bytes
 MEMBERS = [
     (f"d/{i:04d}.{field}", data) for i in range(30) for field, data in (("jpg", PICTURE[i:]), ("cls", b"%d" % i))

@@ -11,6 +11,8 @@ from wds_tools.errors import DataError, MemberError
 from wds_tools.shard import ShardNotes, iter_samples, link_targets, parse_sample, scan
 from wds_tools.sources.local import LocalFile
 
+pytestmark = pytest.mark.usefixtures("each_walk")
+
 HARD, SOFT = b"1", b"2"
 
 

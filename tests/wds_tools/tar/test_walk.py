@@ -18,6 +18,8 @@ from tests.wds_tools.tar.archives import END, Memory, archive, entry, gnu_tar, p
 from wds_tools.errors import HeaderError, NotATarError, ShardError, ShardstreamError, TruncatedShardError
 from wds_tools.tar import Member, ShardNotes, walk, walk_source, walk_stream
 
+pytestmark = pytest.mark.usefixtures("each_walk")
+
 TWO = [("a.jpg", b"\xff\xd8" * 300), ("a.cls", b"7")]
 
 
