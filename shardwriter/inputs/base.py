@@ -21,7 +21,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, Self
 
 from wds_tools.sample import KEY, BytesLike, Sample
 
@@ -111,6 +111,15 @@ class BaseInput(ABC):
 
     def fingerprint(self) -> Mapping[str, object]:
         return {"input": type(self).__name__, "samples": len(self)}
+
+    def close(self) -> None:  # noqa: B027 - most inputs hold nothing open
+        """Give back what the input holds open. Twice does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 def digest(pieces: Iterable[BytesLike]) -> str:
