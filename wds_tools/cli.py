@@ -38,12 +38,17 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "pack": CommandEntry("shardwriter.commands.pack:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."),
+    "pack": CommandEntry(
+        "shardwriter.commands.pack:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."
+    ),
     "index": CommandEntry("wds_tools.commands.index:index", "Make the listing and offsets of shards made elsewhere."),
     "info": CommandEntry("wds_tools.commands.info:info", "Say what a dataset holds."),
     "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),
     "cat": CommandEntry("wds_tools.commands.cat:cat", "Write out one field, or show one sample."),
     "verify": CommandEntry("wds_tools.commands.verify:verify_command", "Read everything and list all that is wrong."),
+    "serve": CommandEntry(
+        "wds_tools.commands.serve:serve_command", "Serve the files of DIR over HTTP to other machines."
+    ),
     "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
     "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
     "demo-pictures": CommandEntry(
