@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "_pixels_jpeg.h"
+#include "_pixels_transcode.h"
 
 #define ROOM ((size_t)1 << 18) /* bytes of the largest input */
 #define MOST_PIXELS (1 << 20)  /* as Pictures(max_pixels=...) limits what the kernel is given */
@@ -141,6 +141,31 @@ static pixels_status decode(pixels_jpeg *jpeg, pixels_memory *memory, const uint
     return status;
 }
 
+/* Move the coefficients of the same input, whole or not, and those of the result once more: it must be a whole JPEG. */
+static pixels_status move(pixels_transcoder *transcoder, const uint8_t *guard, const text *input,
+                          const pixels_part *part) {
+    pixels_bytes moved, again;
+    pixels_status status = pixels_baseline(transcoder, guard - input->size, input->size, part->width, part->height, &moved);
+    if (status != PIXELS_DONE) return status;
+    uint8_t *copy = malloc(moved.size);
+    if (!copy) exit(2);
+    memcpy(copy, moved.data, moved.size);
+    if (pixels_baseline(transcoder, copy, moved.size, part->width, part->height, &again) != PIXELS_DONE ||
+        again.size != moved.size || memcmp(again.data, copy, again.size))
+        abort();
+    free(copy);
+    pixels_transcoder_trim(transcoder, draw(50) ? SIZE_MAX : 0);
+    return status;
+}
+
+/* Encode the input's bytes as if they were pixels. */
+static void encode(pixels_transcoder *transcoder, const text *input) {
+    int pixel = draw(2) ? 3 : 1, wide = 1 + (int)draw(60), high = (int)(input->size / (size_t)(wide * pixel));
+    pixels_source source = {input->bytes, (ptrdiff_t)wide * pixel, wide, high, pixel};
+    pixels_bytes bytes;
+    if (high && pixels_encode(transcoder, &source, 1 + (int)draw(100), &bytes) != PIXELS_DONE) abort();
+}
+
 static uint8_t *guarded_page(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *pages = mmap(NULL, ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -157,8 +182,9 @@ int main(int count, char **arguments) {
     state = strtoull(arguments[2], NULL, 10) * 0x9E3779B97F4A7C15ULL + 1;
     uint8_t *guard = guarded_page();
     pixels_jpeg *jpeg = pixels_jpeg_new();
+    pixels_transcoder *transcoder = pixels_transcoder_new();
     pixels_memory memory[2] = {{NULL, 0}, {NULL, 0}};
-    uint64_t ended[5] = {0};
+    uint64_t ended[5] = {0}, moved[4] = {0};
     while (time(NULL) < end) {
         const text *from = &begin[draw((uint64_t)pictures)];
         memcpy(input.bytes, from->bytes, input.size = from->size);
@@ -170,13 +196,18 @@ int main(int count, char **arguments) {
         }
         draw_box(&part);
         ended[decode(jpeg, memory, guard, &input, &part)]++;
+        moved[move(transcoder, guard, &input, &part)]++;
+        encode(transcoder, &input);
     }
     printf("%llu decoded, %llu left to others, %llu damaged, %llu without memory; %llu without a size\n",
            (unsigned long long)ended[0], (unsigned long long)ended[1], (unsigned long long)ended[2],
            (unsigned long long)ended[3], (unsigned long long)ended[4]);
+    printf("%llu moved, %llu not known, %llu damaged\n", (unsigned long long)moved[0], (unsigned long long)moved[1],
+           (unsigned long long)moved[2]);
     pixels_memory_end(&memory[0]);
     pixels_memory_end(&memory[1]);
     pixels_jpeg_free(jpeg);
+    pixels_transcoder_free(transcoder);
     for (int picture = 0; picture < pictures; picture++) free(begin[picture].bytes);
     free(begin);
     free(input.bytes);

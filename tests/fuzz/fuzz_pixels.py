@@ -18,7 +18,8 @@ from PIL import Image
 from tests.wds_tools.pictures.made import jpeg, saved, scene
 
 PICTURES = Path(__file__).parents[2] / "wds_tools" / "pictures"
-SOURCES = [Path(__file__).with_suffix(".c"), PICTURES / "_pixels_jpeg.c", PICTURES / "_pixels_resize.c"]
+KERNEL = [PICTURES / f"_pixels_{name}.c" for name in ("jpeg", "resize", "transcode")]
+SOURCES = [Path(__file__).with_suffix(".c"), *KERNEL]
 # PIXELS_PLAIN: no choice of code by processor, which happens before the sanitizer is ready
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FLAGS = ["-std=gnu11", "-O2", "-g", "-march=native", "-DPIXELS_PLAIN", *SANITIZERS]

@@ -1,6 +1,7 @@
 /*
  * The Python side of the kernel: a `Kernel` object with the methods `resize` and, where it was built with libjpeg,
- * `jpeg`. Arguments are checked here; the work is done in _pixels_resize.c and _pixels_jpeg.c without the GIL.
+ * `jpeg`, `encode` and `baseline`. Arguments are checked here; the work is done in _pixels_resize.c, _pixels_jpeg.c and
+ * _pixels_transcode.c without the GIL.
  *
  * Ownership: a Kernel owns its scratch memory and serves one call at a time. Buffers of the caller are held for a call
  * (Py_buffer) and given back before it returns, on every way out.
@@ -13,6 +14,7 @@
 #include "_pixels_resize.h"
 #ifdef PIXELS_WITH_JPEG
 #include "_pixels_jpeg.h"
+#include "_pixels_transcode.h"
 #include <jpeglib.h>
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
@@ -28,8 +30,9 @@ typedef struct {
     PyObject_HEAD
     pixels_memory scratch; /* tables and strips of a resize; owned */
 #ifdef PIXELS_WITH_JPEG
-    pixels_memory pixels; /* a decoded part; owned */
-    pixels_jpeg *jpeg;    /* owned */
+    pixels_memory pixels;          /* a decoded part; owned */
+    pixels_jpeg *jpeg;             /* owned */
+    pixels_transcoder *transcoder; /* owned */
 #endif
     bool busy; /* a call is running, perhaps in another thread; changed atomically */
 } Kernel;
@@ -186,6 +189,72 @@ static PyObject *jpeg(PyObject *object, PyObject *arguments) {
     return result;
 }
 
+PyDoc_STRVAR(encode_doc, "encode(pixels, quality)\n--\n\n"
+                         "The bytes of a baseline JPEG of pixels, grey or RGB: sampled 2 x 2, accurate DCT.");
+
+PyDoc_STRVAR(baseline_doc, "baseline(data, width, height)\n--\n\n"
+                           "The same coefficients as in a JPEG of that size in one Huffman coded scan, without metadata.\n"
+                           "Returns bytes, or a tuple: whether it is damage, and what is wrong.");
+
+/* The file as Python's bytes, or what went wrong. Ends the call that the caller has entered. */
+static PyObject *file_of(Kernel *self, pixels_status status, const pixels_bytes *bytes) {
+    PyObject *result;
+    if (status == PIXELS_DONE)
+        result = PyBytes_FromStringAndSize((const char *)bytes->data, (Py_ssize_t)bytes->size);
+    else if (status == PIXELS_NO_MEMORY)
+        result = PyErr_NoMemory();
+    else
+        result = Py_BuildValue("Os", status == PIXELS_DAMAGED ? Py_True : Py_False,
+                               pixels_transcoder_message(self->transcoder));
+    pixels_transcoder_trim(self->transcoder, KEEP_BYTES);
+    leave(self);
+    return result;
+}
+
+static PyObject *encode_view(Kernel *self, const Py_buffer *from, int quality) {
+    if (!is_picture(from, "pixels")) return NULL;
+    pixels_source source = {from->buf, from->strides[0], (int)from->shape[1], (int)from->shape[0], (int)from->shape[2]};
+    if (source.pixel != 1 && source.pixel != 3)
+        return PyErr_Format(PyExc_ValueError, "pixels has %zd channels, not 1 or 3", from->shape[2]);
+    if (quality < 1 || quality > 100) return PyErr_Format(PyExc_ValueError, "quality is 1 to 100, not %d", quality);
+    if (!enter(self)) return NULL;
+    pixels_bytes bytes = {NULL, 0};
+    pixels_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = pixels_encode(self->transcoder, &source, quality, &bytes);
+    Py_END_ALLOW_THREADS
+    return file_of(self, status, &bytes);
+}
+
+static PyObject *encode(PyObject *object, PyObject *arguments) {
+    PyObject *pixels;
+    int quality;
+    Py_buffer from;
+    if (!PyArg_ParseTuple(arguments, "Oi", &pixels, &quality)) return NULL;
+    if (PyObject_GetBuffer(pixels, &from, PyBUF_STRIDES) < 0) return NULL;
+    PyObject *result = encode_view((Kernel *)object, &from, quality);
+    PyBuffer_Release(&from);
+    return result;
+}
+
+static PyObject *baseline(PyObject *object, PyObject *arguments) {
+    Kernel *self = (Kernel *)object;
+    PyObject *result = NULL;
+    int width, height;
+    Py_buffer data;
+    if (!PyArg_ParseTuple(arguments, "y*ii", &data, &width, &height)) return NULL;
+    if (enter(self)) {
+        pixels_bytes bytes = {NULL, 0};
+        pixels_status status;
+        Py_BEGIN_ALLOW_THREADS
+        status = pixels_baseline(self->transcoder, data.buf, (size_t)data.len, width, height, &bytes);
+        Py_END_ALLOW_THREADS
+        result = file_of(self, status, &bytes);
+    }
+    PyBuffer_Release(&data);
+    return result;
+}
+
 #endif
 
 /* ---- the type and the module ---- */
@@ -198,7 +267,8 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     if (!self) return NULL;
 #ifdef PIXELS_WITH_JPEG
     self->jpeg = pixels_jpeg_new();
-    if (!self->jpeg) {
+    self->transcoder = pixels_transcoder_new();
+    if (!self->jpeg || !self->transcoder) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
@@ -213,6 +283,7 @@ static void kernel_dealloc(PyObject *object) {
 #ifdef PIXELS_WITH_JPEG
     pixels_memory_end(&self->pixels);
     pixels_jpeg_free(self->jpeg);
+    pixels_transcoder_free(self->transcoder);
 #endif
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
@@ -222,6 +293,8 @@ static PyMethodDef kernel_methods[] = {
     {"resize", resize, METH_VARARGS, resize_doc},
 #ifdef PIXELS_WITH_JPEG
     {"jpeg", jpeg, METH_VARARGS, jpeg_doc},
+    {"encode", encode, METH_VARARGS, encode_doc},
+    {"baseline", baseline, METH_VARARGS, baseline_doc},
 #endif
     {NULL, NULL, 0, NULL},
 };

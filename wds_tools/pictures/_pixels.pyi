@@ -21,3 +21,7 @@ class Kernel:
         orientation: int,
         /,
     ) -> tuple[bool, str] | None: ...
+    def encode(self, pixels: Any, quality: int, /) -> bytes | tuple[bool, str]: ...  # only where JPEG is not ""
+    def baseline(  # only where JPEG is not ""
+        self, data: BytesLike, width: int, height: int, /
+    ) -> bytes | tuple[bool, str]: ...

@@ -27,7 +27,6 @@
 #error "libjpeg-turbo 2.1 or later is needed: before, cropping or skipping lines could write outside its buffers"
 #endif
 
-#define MOST_SCANS 500 /* libjpeg-turbo's own limit in its fuzzers; progressive pictures have about ten */
 #define NARROW 8       /* columns; with fewer than three of a colour, libjpeg upsamples it in another way */
 #define MOST_ROWS 8    /* rows handed to libjpeg at once; it fills one, two or four at a time */
 
@@ -71,16 +70,17 @@ static void on_error(j_common_ptr info) {
     escape(info, code == JERR_OUT_OF_MEMORY ? PIXELS_NO_MEMORY : cut ? PIXELS_DAMAGED : PIXELS_UNKNOWN);
 }
 
-/* Oddities without effect on the pixels pass; damage is refused, and what is new to us is left to other decoders. */
+bool pixels_jpeg_is_harmless(int code) {
+    return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM ||
+           code == JWRN_BOGUS_PROGRESSION || code == JWRN_NOT_SEQUENTIAL;
+}
+
+/* Damage is refused, and what is new to us is left to other decoders. */
 static void on_message(j_common_ptr info, int level) {
     if (level >= 0) return; /* a trace */
     info->err->num_warnings++;
+    if (pixels_jpeg_is_harmless(info->err->msg_code)) return;
     switch (info->err->msg_code) {
-        case JWRN_EXTRANEOUS_DATA:
-        case JWRN_JFIF_MAJOR:
-        case JWRN_ADOBE_XFORM:
-        case JWRN_BOGUS_PROGRESSION:
-        case JWRN_NOT_SEQUENTIAL: return;
         case JWRN_JPEG_EOF:
         case JWRN_HIT_MARKER:
         case JWRN_HUFF_BAD_CODE:
@@ -100,7 +100,7 @@ static void refuse(pixels_jpeg *jpeg, pixels_status failure, const char *why) {
 
 /* Many empty scans in few bytes would keep a thread busy for hours. */
 static void on_progress(j_common_ptr info) {
-    if (((j_decompress_ptr)info)->input_scan_number > MOST_SCANS)
+    if (((j_decompress_ptr)info)->input_scan_number > PIXELS_MOST_SCANS)
         refuse(info->client_data, PIXELS_DAMAGED, "more scans than any picture has");
 }
 

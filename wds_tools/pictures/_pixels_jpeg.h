@@ -6,6 +6,9 @@
 
 #include "_pixels_resize.h"
 
+/* libjpeg-turbo's own limit in its fuzzers; progressive pictures have about ten scans. */
+#define PIXELS_MOST_SCANS 500
+
 typedef enum {
     PIXELS_DONE,      /* the pixels are there */
     PIXELS_UNKNOWN,   /* another decoder may read it: unusual coding or colours, or an error that is not damage */
@@ -36,6 +39,9 @@ void pixels_jpeg_free(pixels_jpeg *jpeg);
  */
 pixels_status pixels_jpeg_decode(pixels_jpeg *jpeg, const uint8_t *data, size_t size, const pixels_part *part,
                                  pixels_memory *pixels, pixels_source *source, pixels_box *box);
+
+/* Whether a warning of libjpeg is of an oddity without effect on the pixels. */
+bool pixels_jpeg_is_harmless(int code);
 
 /* What was wrong with the last picture that was not PIXELS_DONE, in libjpeg's words. Owned by `jpeg`. */
 const char *pixels_jpeg_message(const pixels_jpeg *jpeg);

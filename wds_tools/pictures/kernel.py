@@ -2,7 +2,9 @@
 
 `_pixels` (see its source for how) is built when the package is installed, as far as a compiler and libjpeg-turbo are
 there; it is never needed. It has two halves: `jpeg`, which needs libjpeg-turbo 2.1 or later, and `resize`, the same
-filter as Pillow's within a grey level, in an eighth of the time. All of it runs without the GIL.
+filter as Pillow's within a grey level, in an eighth of the time. The half that knows JPEG writes it too: `encode`, with
+the bytes of Pillow where both have the same libjpeg-turbo, and `baseline`, which moves coefficients. All of it runs
+without the GIL, which Pillow holds while it encodes a JPEG.
 
 Before a half is used, it must show on this machine that it does what it should (`capability`): resize a pattern as
 Pillow does, and decode crops of a small picture as the whole picture says, since the library found at run time need not
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wds_tools.errors import PictureError
+from wds_tools.errors import PictureError, UnsupportedPictureError
 from wds_tools.pictures.facts import Facts
 from wds_tools.pictures.orientation import Box
 from wds_tools.sample import BytesLike
@@ -55,7 +57,7 @@ class Capability(NamedTuple):
     """What the kernel does here.
 
     Attributes:
-        jpeg: whether it decodes JPEG.
+        jpeg: whether it decodes and writes JPEG.
         resize: whether it resizes.
         version: the libjpeg that it was compiled for; "" where there is none.
         missing: why a half is not used, and the cure; "" where both are.
@@ -126,7 +128,20 @@ def _try_jpeg(kernel: _pixels.Kernel) -> str:
         kernel.jpeg(_PICTURE, *_WHOLE[2:], left, top, cut.shape[1], cut.shape[0], cut, 1)
         if not np.array_equal(cut, whole[top:, left:-3]):
             return "a part of a picture differs from the same part of the whole"
-    return "" if kernel.jpeg(_PICTURE[:-60], *_WHOLE[2:], *_WHOLE, whole, 1) else "missing bytes go unnoticed"
+    if not kernel.jpeg(_PICTURE[:-60], *_WHOLE[2:], *_WHOLE, whole, 1):
+        return "missing bytes go unnoticed"
+    return _try_writing(kernel, whole)
+
+
+def _try_writing(kernel: _pixels.Kernel, whole: npt.NDArray[np.uint8]) -> str:
+    again, moved = np.empty_like(whole), kernel.baseline(_PICTURE, *_WHOLE[2:])
+    if not isinstance(moved, bytes) or kernel.jpeg(moved, *_WHOLE[2:], *_WHOLE, again, 1) or (again != whole).any():
+        return "coefficients change when they are moved"
+    made = kernel.encode(whole, 100)
+    if not isinstance(made, bytes) or kernel.jpeg(made, *_WHOLE[2:], *_WHOLE, again, 1):
+        return "an encoded picture does not decode"
+    apart = np.abs(again.astype(int) - whole)
+    return "an encoded picture has the wrong pixels" if apart.mean() > _NEAR else ""
 
 
 class Kernel:
@@ -165,6 +180,40 @@ class Kernel:
         if place is not out:
             out[...] = place
         return True
+
+    def encode(self, pixels: npt.NDArray[np.uint8], quality: int) -> bytes:
+        """Encode a baseline JPEG: colour sampled 2 x 2 (4:2:0), accurate DCT.
+
+        Args:
+            pixels: uint8 (height, width, 1) of grey or (height, width, 3) of RGB; at most 65,500 a side.
+            quality: 1 to 100.
+
+        Raises:
+            PictureError: libjpeg refuses to, as it does larger sides.
+        """
+        made = self._kernel.encode(_gapless(pixels), quality)
+        if isinstance(made, bytes):
+            return made
+        raise PictureError(f"a picture of {pixels.shape[1]} x {pixels.shape[0]} pixels cannot be JPEG: {made[1]}")
+
+    def baseline(self, data: BytesLike, facts: Facts) -> bytes:
+        """The same picture in one scan with Huffman coding, no pixel changed, without metadata and what lies behind.
+
+        Args:
+            data: a whole JPEG of any coding.
+            facts: its facts, its size compared with the limit.
+
+        Raises:
+            PictureError: damage inside the data.
+            UnsupportedPictureError: not eight bits, or components that do not fit into one scan.
+        """
+        made = self._kernel.baseline(data, facts.width, facts.height)
+        if isinstance(made, bytes):
+            return made
+        damage, message = made
+        if damage:
+            raise PictureError(f"JPEG picture with damaged data: {message}")
+        raise UnsupportedPictureError(f"{facts.coding} JPEG picture that cannot be made baseline: {message}")
 
     def resize(
         self, pixels: npt.NDArray[np.uint8], part: Box, out: npt.NDArray[np.uint8], orientation: int = 1

@@ -436,18 +436,19 @@ def test_others_run_while_a_kernel_works_and_cannot_use_it() -> None:
 # ---- whether it may be used
 
 
+CALLS = ("resize", "jpeg", "encode", "baseline")
+
+
 class _Fake:
     """A kernel whose calls do what a test says before or instead of the real one's."""
 
-    def __init__(self, jpeg: str = "libjpeg-turbo 2.1.5", **calls: Any) -> None:
-        self.JPEG = jpeg
-        self.Kernel = lambda: SimpleNamespace(**{"resize": self._resize, "jpeg": self._jpeg, **calls})
+    def __init__(self, version: str = "libjpeg-turbo 2.1.5", **calls: Any) -> None:
+        self.JPEG = version
+        self.Kernel = lambda: SimpleNamespace(**{name: self._real(name) for name in CALLS} | calls)
 
-    def _resize(self, *arguments: Any) -> Any:
-        return _module().Kernel().resize(*arguments)
-
-    def _jpeg(self, *arguments: Any) -> Any:
-        return _module().Kernel().jpeg(*arguments)
+    @staticmethod
+    def _real(name: str) -> Callable[..., Any]:
+        return lambda *arguments: getattr(_module().Kernel(), name)(*arguments)
 
 
 def _module() -> Any:
@@ -481,8 +482,8 @@ def test_a_kernel_that_fails_its_self_test_is_not_used() -> None:
     assert tried(_Fake(resize=_raise))[:2] == (False, False)
     assert "broken" in tried(_Fake(resize=_raise)).missing
     assert tried(_Fake(resize=_ignore))[:2] == (False, False)
-    assert tried(_Fake(jpeg=""))[:3] == (False, True, "")
-    assert "libjpeg62-turbo-dev" in tried(_Fake(jpeg="")).missing
+    assert tried(_Fake(""))[:3] == (False, True, "")
+    assert "libjpeg62-turbo-dev" in tried(_Fake("")).missing
 
 
 @needs_jpeg
@@ -490,12 +491,28 @@ def test_a_kernel_that_fails_its_self_test_is_not_used() -> None:
     "call", [_raise, _ignore, _one_off, _shifted, lambda *_: (False, "wrong JPEG library version")]
 )
 def test_a_libjpeg_that_fails_the_self_test_is_not_used(call: Any) -> None:
-    found = tried(
-        SimpleNamespace(JPEG="x", Kernel=lambda: SimpleNamespace(resize=_module().Kernel().resize, jpeg=call))
-    )
+    found = tried(_Fake("x", jpeg=call))
     assert found[:3] == (False, True, "x")
     assert "self-test" in found.missing
     assert tried(_Fake()) == (True, True, "libjpeg-turbo 2.1.5", "")
+
+
+@needs_jpeg
+@pytest.mark.parametrize(
+    "calls",
+    [
+        {"encode": _raise},
+        {"encode": lambda pixels, quality: _module().Kernel().encode(pixels[:, ::-1].copy(), quality)},
+        {"encode": lambda *_: (False, "wrong JPEG library version")},
+        {"baseline": _raise},
+        {"baseline": lambda *_: (False, "not compiled")},
+        {"baseline": lambda *_: _module().Kernel().encode(scene(40, 24), 90)},
+    ],
+)
+def test_a_libjpeg_that_does_not_write_is_not_used(calls: dict[str, Any]) -> None:
+    found = tried(_Fake("x", **calls))
+    assert found[:3] == (False, True, "x")
+    assert "self-test" in found.missing
 
 
 def test_a_missing_kernel_is_no_error_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
