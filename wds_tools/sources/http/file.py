@@ -1,103 +1,244 @@
-"""Ranges of an object on a web server."""
+"""Ranges of an object on a web server: positioned reads that fill their buffer or raise, from any thread.
+
+A read is one ranged GET on a pooled connection, whose body goes from the socket into the caller's memory. What breaks
+is taken up at the byte where it broke. From the first answer on every request says by If-Range of which version it
+wants a part, so that all parts are of one object: a server that has another one now answers with all of it, which is
+seen by its ETag, its date or its length, and is an error.
+
+What an answer says is checked before a byte of it counts: status, range, length, encoding, version. A part that begins
+too early is read from where it matters, one that ends too early is continued, any other range is tried again.
+
+A server that ignores Range answers with the whole object. A read that begins at byte 0 takes its bytes from there (and
+begins again at 0 when that breaks); any other read is a RangesRefusedError, which says to stream. So small files and
+whole shards can be had of any server.
+"""
 
 from __future__ import annotations
 
-import re
-from typing import Self
+from typing import Any, Self
 
-import urllib3
-
-from wds_tools.errors import (
-    RangesRefusedError,
-    ShardChangedError,
-    ShardMissingError,
-    TruncatedShardError,
-    UnavailableError,
-)
+from wds_tools.errors import RangesRefusedError, TruncatedShardError, UnavailableError, public
+from wds_tools.sources.http.ask import Answer
+from wds_tools.sources.http.facts import Facts, Part
+from wds_tools.sources.http.retry import Fault
+from wds_tools.sources.http.subject import Subject
 from wds_tools.sources.options import Remote
 
 __all__ = ["HttpFile"]
 
-_pool = urllib3.PoolManager()
+_SKIPPED_AT_ONCE = 64 << 10
 
 
 class HttpFile:
-    """An object on a web server as a Source. Opening asks nothing."""
+    """An object on a web server as a Source. Making one asks nothing; the first need of a byte or of the size does.
+
+    Args:
+        url: its address, http or https.
+        remote: how it is asked for.
+        size: bytes that it must have, as a listing knows; None where nobody knows.
+        version: the `version` that it must have, as a cache knows.
+
+    Raises:
+        UsageError: no address that can be asked.
+    """
 
     def __init__(
         self, url: str, *, remote: Remote | None = None, size: int | None = None, version: str | None = None
     ) -> None:
-        self._url = url
         self._remote = remote or Remote()
-        self._size = size
-        self._version = version
+        self._expected = Facts.expected(size, version)
+        self._subject = Subject(url, self._remote, self._expected)
         self._ranges: bool | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({public(self.url)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.url, self._remote, self._expected.size, self._expected.version)
 
     @property
     def url(self) -> str:
-        return self._url
+        """The address as the user or the listing gave it."""
+        return self._subject.url
 
     @property
     def version(self) -> str | None:
-        return self._version
+        """The strong ETag, else the date of the last change, else a weak ETag; None before the first answer."""
+        return self._subject.facts.version
 
     @property
     def ranges(self) -> bool | None:
+        """Whether the server answers ranges; None while nobody has asked."""
         return self._ranges
 
     @property
     def limited(self) -> bool:
-        return False
+        """Whether the host has said "too many requests" (429, 503) in this process in the last ten minutes."""
+        return self._subject.limited
 
     def expect(self, *, size: int | None = None, version: str | None = None) -> Self:
-        self._size = size
-        self._version = version
+        """State what the object must be. Answers that contradict are a ShardChangedError. Returns self."""
+        self._expected = self._expected.with_more(Facts.expected(size, version))
+        self._subject.expect(Facts.expected(size, version))
         return self
 
     def size(self) -> int:
-        if self._size is None:
-            self._get(0, 1)
-        if self._size is None:
-            raise UnavailableError("the server does not say how long it is", url=self._url)
-        return self._size
+        """Bytes in all, as stated or as the server says (it is asked once, for one byte).
+
+        Raises:
+            UnavailableError: it does not say, or does not answer.
+            ShardMissingError: nothing lies there.
+        """
+        size = self._subject.facts.size
+        if size is None:
+            _Range(self, 0, memoryview(bytearray(1))).probe()
+            size = self._subject.facts.size
+        if size is None:
+            raise UnavailableError(
+                "the server does not say how long it is", url=self.url, cure="Such a file can be streamed only"
+            )
+        return size
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        if not len(buffer):
-            return
-        data = self._get(offset, len(buffer))
-        if len(data) < len(buffer):
-            raise TruncatedShardError("it ends too early", url=self._url, offset=offset + len(data))
-        buffer[:] = data
+        """Fill `buffer` from `offset` on.
 
-    def _get(self, offset: int, length: int) -> bytes:
-        headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept-Encoding": "identity"}
-        answer = _pool.request("GET", self._url, headers=headers, preload_content=False)
-        try:
-            if answer.status == 404:
-                raise ShardMissingError("no such file (404)", url=self._url)
-            if answer.status == 200:
-                self._ranges = False
-                self._size = int(answer.headers["Content-Length"])
-                raise RangesRefusedError("the server does not answer ranges", url=self._url)
-            if answer.status != 206:
-                raise UnavailableError(f"status {answer.status}", url=self._url)
-            total = int(re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers["Content-Range"])[1])
-            version = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            if self._size not in {None, total} or self._version not in {None, version}:
-                raise ShardChangedError("another object lies there now", url=self._url)
-            self._size, self._version, self._ranges = total, version, True
-            return answer.read()
-        finally:
-            answer.release_conn()
+        Raises:
+            TruncatedShardError: the object ends before.
+            RangesRefusedError: the server has no ranges, and `offset` is not 0.
+            ShardChangedError: another object lies there than before.
+            ShardMissingError: none does.
+            UnavailableError: permission, or the network, after all retries.
+        """
+        if len(buffer):
+            _Range(self, offset, buffer).fill()
 
     def announce(self, offset: int, length: int) -> None:
-        pass
+        """Nothing: a server cannot be told."""
 
     def close(self) -> None:
-        pass
+        """End the reads of other threads, which then raise. Twice does nothing. Connections stay for other objects."""
+        self._subject.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _rebuild(kind: type[HttpFile], url: str, remote: Remote, size: int | None, version: str | None) -> HttpFile:
+    return kind(url, remote=remote, size=size, version=version)
+
+
+class _Range:
+    """One read: where it stands."""
+
+    def __init__(self, file: HttpFile, offset: int, buffer: memoryview) -> None:
+        self._file = file
+        self._subject = file._subject  # noqa: SLF001 - a read is a part of its file
+        self._offset = offset
+        self._buffer = buffer
+        self._done = 0
+
+    def fill(self) -> None:
+        """Bring all bytes, over as many answers as it takes."""
+        self._refuse_beyond(self._subject.facts.size)
+        if self._file.ranges is False and self._offset:
+            raise self._no_ranges()
+        retry = self._subject.retry()
+        while self._done < len(self._buffer):
+            before = self._done
+            try:
+                with self._subject.asking(self._headers(), retry) as answer:
+                    self._take(answer, *self._judge(answer))
+                retry.advanced()  # a server may send less than was asked for: the rest is asked for next
+            except Fault as fault:
+                retry.again(fault, brought=max(self._done - before, 0), offset=self._offset + self._done)
+
+    def probe(self) -> None:
+        """Ask, and look at the head of the answer only."""
+        retry = self._subject.retry()
+        while True:
+            try:
+                with self._subject.asking(self._headers(), retry) as answer:
+                    if answer.status != 416:
+                        self._judge(answer)
+                    else:
+                        self._subject.take_note(answer)
+                    return
+            except Fault as fault:
+                retry.again(fault)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Range": f"bytes={self._offset + self._done}-{self._offset + len(self._buffer) - 1}"}
+        if condition := self._subject.facts.condition:
+            headers["If-Range"] = condition
+        return headers
+
+    def _judge(self, answer: Answer) -> tuple[int, int]:
+        """How many bytes of the body lie before those that are wanted, and up to which place it fills the buffer."""
+        facts = self._subject.take_note(answer)
+        self._refuse_beyond(facts.size)
+        if answer.status == 416:
+            raise Fault("the server says that the range lies behind the end, which it does not")
+        if answer.status == 200:
+            return self._from_whole()
+        self._file._ranges = True  # noqa: SLF001 - a read is a part of its file
+        return self._from_part(answer)
+
+    def _from_whole(self) -> tuple[int, int]:
+        if self._file.ranges:
+            raise Fault("the server has answered ranges before, and now sends the whole")
+        self._file._ranges = False  # noqa: SLF001
+        if self._offset:
+            raise self._no_ranges()
+        self._done = 0
+        return 0, len(self._buffer)
+
+    def _from_part(self, answer: Answer) -> tuple[int, int]:
+        part, at = Part.of(answer.headers), self._offset + self._done
+        if part is None:
+            raise Fault("the server sends a part and does not say which")
+        if not part.begin <= at < part.end:
+            raise Fault(f"the server sends bytes {part.begin:,} to {part.end - 1:,} in place of those from {at:,} on")
+        length = answer.headers.get("Content-Length")
+        if length is not None and length.strip() != str(part.end - part.begin):
+            raise Fault(f"the server announces {part.end - part.begin:,} bytes and {length} at once")
+        return at - part.begin, min(part.end - self._offset, len(self._buffer))
+
+    def _take(self, answer: Answer, skip: int, upto: int) -> None:
+        while skip:
+            count = answer.readinto(memoryview(bytearray(min(skip, _SKIPPED_AT_ONCE))))
+            if not count:
+                raise self._ended_early(answer)
+            skip -= count
+        while self._done < upto:
+            count = answer.readinto(self._buffer[self._done : upto])
+            if not count:
+                raise self._ended_early(answer)
+            self._done += count
+
+    def _ended_early(self, answer: Answer) -> Exception:
+        if answer.status == 200 and answer.ended and answer.proves_its_end:
+            return self._truncated(self._offset + self._done)
+        return Fault("the transfer ended before its stated length")
+
+    def _refuse_beyond(self, size: int | None) -> None:
+        if size is not None and self._offset + len(self._buffer) > size:
+            raise self._truncated(size)
+
+    def _truncated(self, size: int) -> TruncatedShardError:
+        return TruncatedShardError(
+            f"it ends after {size:,} bytes, {self._offset + len(self._buffer):,} expected",
+            url=self._subject.url,
+            offset=size,
+            cure="It was cut or replaced: upload it again, or index it again with `wds index --force`",
+        )
+
+    def _no_ranges(self) -> RangesRefusedError:
+        return RangesRefusedError(
+            "the server does not answer ranges",
+            url=self._subject.url,
+            offset=self._offset,
+            cure="It can be streamed from its first byte on; for random order nginx or `wds serve` serves it",
+        )

@@ -1,68 +1,218 @@
-"""An object on a web server from its first byte on."""
+"""An object on a web server from its first byte on, by one GET: for servers without ranges, and for passes over it all.
+
+When the transfer breaks it is taken up at the byte, by Range with If-Range where the server has named a version. Where
+it has not, or has no ranges, all is asked for anew and what has been delivered already is skipped: after the version
+has been compared, or, without any, a hash of what is skipped with that of what was delivered. Either way the caller
+sees one unbroken object or an error.
+
+The end is proven by Content-Length or by the mark behind the last chunk. A body that just ends (HTTP/1.0) proves
+nothing: `shows_cuts` is False then, and what the archive itself says about its end decides.
+"""
 
 from __future__ import annotations
 
-from typing import Self
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any, Self
 
-import urllib3
-
-from wds_tools.errors import ShardMissingError, TruncatedShardError, UnavailableError
+from wds_tools.errors import ShardChangedError, TruncatedShardError, public
+from wds_tools.sources.http.ask import Answer
+from wds_tools.sources.http.facts import Facts, Part
+from wds_tools.sources.http.retry import Fault
+from wds_tools.sources.http.subject import Subject
 from wds_tools.sources.options import Remote
 
 __all__ = ["HttpStream"]
 
-_pool = urllib3.PoolManager()
+_SKIPPED_AT_ONCE = 256 << 10
 
 
 class HttpStream:
-    """An object on a web server as a Stream. Opening asks nothing."""
+    """An object on a web server as a Stream. Making one asks nothing. For one thread; `close` may come from any.
 
-    def __init__(self, url: str, *, remote: Remote | None = None) -> None:
-        self._url = url
+    Args:
+        url: its address, http or https.
+        remote: how it is asked for.
+        size: bytes that it must have, as a listing knows; None where nobody knows.
+        version: the `version` that it must have, as a cache knows.
+
+    Raises:
+        UsageError: no address that can be asked.
+    """
+
+    def __init__(
+        self, url: str, *, remote: Remote | None = None, size: int | None = None, version: str | None = None
+    ) -> None:
         self._remote = remote or Remote()
-        self._answer: urllib3.BaseHTTPResponse | None = None
+        self._expected = Facts.expected(size, version)
+        self._subject = Subject(url, self._remote, self._expected)
+        self._retry = self._subject.retry()
+        self._answer: Answer | None = None
+        self._position = 0
+        self._brought = 0
+        self._ranges = True
+        self._ended = False
+        self._shows_cuts: bool | None = None
+        self._seen: hashlib.blake2b | None = None
+        self._reading = False
+        self._left_at = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({public(self.url)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.url, self._remote, self._expected.size, self._expected.version)
 
     @property
     def url(self) -> str:
-        return self._url
+        """The address as the user or the listing gave it."""
+        return self._subject.url
 
     @property
     def shows_cuts(self) -> bool:
-        return "Content-Length" in self._begun().headers
+        """Whether the end is proven. Asks, if nothing has been read yet."""
+        self._be_begun()
+        return self._shows_cuts is True
 
     @property
     def length(self) -> int | None:
-        """Bytes in all, where the server says so."""
-        length = self._begun().headers.get("Content-Length")
-        return None if length is None else int(length)
+        """Bytes in all; None where the server does not say. Asks, if nothing has been read yet."""
+        self._be_begun()
+        return self._subject.facts.size
 
     @property
     def version(self) -> str | None:
-        return self._begun().headers.get("ETag")
-
-    def _begun(self) -> urllib3.BaseHTTPResponse:
-        if self._answer is None:
-            self._answer = _pool.request("GET", self._url, preload_content=False)
-            if self._answer.status == 404:
-                raise ShardMissingError("no such file (404)", url=self._url)
-            if self._answer.status != 200:
-                raise UnavailableError(f"status {self._answer.status}", url=self._url)
-        return self._answer
+        """The strong ETag, else the date of the last change, else a weak ETag. Asks, if nothing has been read yet."""
+        self._be_begun()
+        return self._subject.facts.version
 
     def readinto(self, buffer: memoryview, /) -> int:
-        try:
-            data = self._begun().read(len(buffer))
-        except urllib3.exceptions.HTTPError as error:
-            raise TruncatedShardError("the transfer ended too early", url=self._url) from error
-        buffer[: len(data)] = data
-        return len(data)
+        """Bytes put into the buffer, at least one; 0 at the end, and only there.
+
+        Raises:
+            ShardChangedError: the transfer broke, and another object lies there now.
+            ShardMissingError: none does.
+            UnavailableError: permission, or the network, after all retries.
+        """
+        return self._persistently(lambda: self._read(buffer))
 
     def close(self) -> None:
-        if self._answer is not None:
-            self._answer.close()
+        """End the transfer; a read that another thread is in then raises. Twice does nothing."""
+        self._subject.close()
+        if not self._reading:  # else the reader lets go on its way out
+            self._let_go()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _be_begun(self) -> None:
+        if self._shows_cuts is None:
+            self._persistently(lambda: len(self._answered().url))
+
+    def _persistently(self, step: Callable[[], int]) -> int:
+        """What `step` returns, after as many attempts as it takes."""
+        self._reading = True
+        self._retry.waited(time.monotonic() - self._left_at)  # between two reads the caller was busy, not the server
+        try:
+            while True:
+                try:
+                    return step()
+                except Fault as fault:
+                    self._let_go()
+                    brought, self._brought = self._brought, 0
+                    self._retry.again(fault, brought=brought, offset=self._position)
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            self._reading = False
+            self._left_at = time.monotonic()
+            if self._subject.closed:
+                self._let_go()
+
+    def _read(self, buffer: memoryview) -> int:
+        if self._ended or not len(buffer):
+            return 0
+        count = self._answered().readinto(buffer)
+        if not count:
+            self._end()
+        if self._seen is not None:
+            self._seen.update(buffer[:count])
+        self._position += count
+        self._brought += count
+        return count
+
+    def _end(self) -> None:
+        size = self._subject.facts.size
+        if not self._answered().ended or (size is not None and self._position < size):
+            raise Fault("the transfer ended before its stated length")
+        self._ended = True
+        self._let_go()
+
+    def _answered(self) -> Answer:
+        """The answer that is being read; a new one, brought to where we stand, where there is none."""
+        if self._answer is None:
+            self._answer = answer = self._subject.ask(self._headers(), self._retry)
+            skip = self._judge(answer)
+            if self._shows_cuts is None:
+                self._shows_cuts = answer.proves_its_end
+                if self._subject.facts.condition is None:
+                    self._seen = hashlib.blake2b()
+            self._skip(answer, skip)
+        return self._answer
+
+    def _headers(self) -> dict[str, str]:
+        condition = self._subject.facts.condition
+        if not self._position or not self._ranges or self._seen is not None or condition is None:
+            return {}
+        return {"Range": f"bytes={self._position}-", "If-Range": condition}
+
+    def _judge(self, answer: Answer) -> int:
+        """How many bytes of the body have been delivered already."""
+        facts = self._subject.take_note(answer)
+        if answer.status == 200:
+            self._ranges = self._ranges and not self._position
+            return self._position
+        if answer.status == 416:
+            raise TruncatedShardError(
+                f"it ends after {facts.size} bytes, where {self._position:,} have been read already",
+                url=self.url,
+                offset=self._position,
+            )
+        part = Part.of(answer.headers)
+        if part is None or not part.begin <= self._position < part.end:
+            self._ranges = False  # nothing to rely on: the next attempt asks for all of it
+            raise Fault("the server sends another part than it was asked for")
+        return self._position - part.begin
+
+    def _skip(self, answer: Answer, count: int) -> None:
+        fresh = hashlib.blake2b()
+        scratch = memoryview(bytearray(min(count, _SKIPPED_AT_ONCE)))
+        while count:
+            read = answer.readinto(scratch[: min(count, len(scratch))])
+            if not read:
+                raise Fault("the transfer ended before its stated length")
+            if self._seen is not None:
+                fresh.update(scratch[:read])
+            count -= read
+        if self._position and self._seen is not None and fresh.digest() != self._seen.digest():
+            raise ShardChangedError(
+                f"its first {self._position:,} bytes are not what they were before the transfer broke",
+                url=self.url,
+                offset=0,
+                cure="Start again; a server that names versions (ETag, Last-Modified) shows a change at once",
+            )
+
+    def _let_go(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.close()
+        self._subject.forget()
+
+
+def _rebuild(kind: type[HttpStream], url: str, remote: Remote, size: int | None, version: str | None) -> HttpStream:
+    return kind(url, remote=remote, size=size, version=version)

@@ -1,0 +1,214 @@
+"""Connections: urllib3's, with three things added.
+
+1. A body is read straight into the caller's memory, by one read of the socket at a time (`readinto1`). urllib3's own
+   `readinto` makes a bytes object and copies it, and loops until the buffer is full, so that a trickle never returns.
+2. A late answer is asked for a second time, in the same thread: while the first connection waits for its first byte, a
+   second one sends the same request; both sockets are watched, and who has something first goes on.
+3. A transfer can be cut off by another thread (`Exchange.cut`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Self
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+__all__ = ["Body", "Connection", "Exchange", "OvertakenError", "SecureConnection", "begin_anew", "exchanging"]
+
+_local = threading.local()
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+class OvertakenError(Exception):
+    """The other of two requests for the same was answered first. Never leaves this package."""
+
+
+class Exchange:
+    """One request and its answer, as seen by the connection that carries it. Entered by the thread that sends it.
+
+    Args:
+        late_after: seconds after which `ask_again` is called; None for never.
+        ask_again: sends the same request once more, given this exchange as the rival; returns whether that one was
+            answered first.
+        rival: the exchange that is waiting for the same answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        late_after: float | None = None,
+        ask_again: Callable[[Exchange], bool] | None = None,
+        rival: Exchange | None = None,
+    ) -> None:
+        self.body: Body | None = None
+        self.first_byte_s = 0.0
+        self.is_cut = False
+        self._late_after = late_after
+        self._ask_again = ask_again
+        self._rival = rival
+        self._socket: socket.socket | None = None
+        self._outer: Exchange | None = None
+
+    def __enter__(self) -> Self:
+        self._outer, _local.exchange = getattr(_local, "exchange", None), self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _local.exchange = self._outer
+        self._outer = None
+
+    def cut(self) -> None:
+        """End it, from any thread: reads come to an end at once."""
+        self.is_cut = True
+        if self._socket is not None:
+            _shut(self._socket)
+
+    def sent(self, connection: socket.socket) -> None:
+        """The request is on its way."""
+        self._socket = connection
+        if self.is_cut:
+            _shut(connection)
+
+    def await_first(self, body: Body) -> None:
+        """Wait for the answer's first byte, here or at the rival.
+
+        Raises:
+            OvertakenError: the rival has it.
+        """
+        self.body = body
+        began = time.monotonic()
+        if self._rival is not None:
+            self._race(self._rival)
+        elif self._is_late() and self._ask_again is not None and self._ask_again(self):
+            raise OvertakenError
+        if body.fp is not None:
+            body.fp.peek(1)
+        self.first_byte_s = time.monotonic() - began
+
+    def _is_late(self) -> bool:
+        return self._late_after is not None and _first([self], self._late_after) is None
+
+    def _race(self, rival: Exchange) -> None:
+        seconds = self._socket.gettimeout() if self._socket is not None else None
+        if _first([rival, self], seconds) is rival:
+            raise OvertakenError
+
+    def has_come(self) -> bool:
+        """Whether something of the answer is there, now that its socket has bytes."""
+        if not isinstance(self._socket, ssl.SSLSocket) or self.body is None:
+            return True
+        # Session tickets come before the answer and make the socket readable: ask for a byte of the answer itself.
+        seconds = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            self.body.fp.peek(1)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError:
+            return True  # the answer is that there is none
+        finally:
+            self._socket.settimeout(seconds)
+        return True
+
+    def fileno(self) -> int:
+        return -1 if self._socket is None else self._socket.fileno()
+
+
+def _first(exchanges: list[Exchange], seconds: float | None) -> Exchange | None:
+    """The first of them whose answer begins, within so many seconds."""
+    ends = None if seconds is None else time.monotonic() + seconds
+    waiting = select.poll()
+    for exchange in exchanges:
+        waiting.register(exchange.fileno(), select.POLLIN)
+    while True:
+        left = None if ends is None else max(ends - time.monotonic(), 0)
+        ready = {number for number, _ in waiting.poll(None if left is None else left * 1000)}
+        for exchange in exchanges:
+            if exchange.fileno() in ready and exchange.has_come():
+                return exchange
+        if left == 0:
+            return None
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended by itself
+        # Not SSLSocket's own, which would let a read that goes on have bytes that are still encrypted.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+class Body(http.client.HTTPResponse):
+    """An answer as the standard library parses it, read without copies."""
+
+    fp: Any
+
+    def begin(self) -> None:
+        exchange = getattr(_local, "exchange", None)
+        if exchange is not None:
+            exchange.await_first(self)
+        super().begin()
+
+    def readinto1(self, buffer: Any, /) -> int:
+        """Bytes put into the buffer by one read of the socket; 0 at the end of the body, whether it is proven or not.
+
+        Raises:
+            http.client.HTTPException: chunks without their end mark.
+            OSError: the connection broke, or was silent for too long.
+        """
+        if self.fp is None:
+            return 0
+        if self.chunked or self.length is None:
+            data = self.read1(len(buffer))
+            buffer[: len(data)] = data
+            if not data and self.fp is not None:
+                self.close()
+            return len(data)
+        count: int = self.fp.readinto1(buffer[: self.length])
+        self.length -= count
+        if not self.length:
+            self.close()
+        return count
+
+
+class Connection(HTTPConnection):
+    """A connection that shows its exchange what becomes of it."""
+
+    response_class = Body
+
+    def connect(self) -> None:
+        super().connect()
+        _sockets.add(self.sock)
+
+    def getresponse(self) -> Any:
+        exchange = getattr(_local, "exchange", None)
+        if exchange is not None and self.sock is not None:
+            exchange.sent(self.sock)
+        return super().getresponse()
+
+
+class SecureConnection(Connection, HTTPSConnection):
+    """The same with TLS."""
+
+
+def exchanging() -> bool:
+    """Whether this thread is in one of our exchanges."""
+    return getattr(_local, "exchange", None) is not None
+
+
+def begin_anew() -> None:
+    """In a child after a fork: let go of the parent's sockets, without a word to the servers."""
+    _local.exchange = None
+    for inherited in list(_sockets):
+        number = inherited.detach()  # closing the object would wait for a reader that lives in the parent only
+        if number >= 0:
+            os.close(number)
+    _sockets.clear()
