@@ -24,17 +24,21 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
-from wds_tools.codec import decode_field, kind_of
+from shardwriter.inputs.scope import ALWAYS, Fields, Scope, inside
 from wds_tools.errors import FieldError, ShardstreamError, UsageError
-from wds_tools.sample import BytesLike
 
-__all__ = ["Expression", "Fields"]
+__all__ = ["Expression"]
 
 _MOST = 10_000
 """Characters of an expression; ten pages."""
+
+
+def _within(one: Any, many: Any) -> bool:
+    return many is not None and not (one is None and isinstance(many, str)) and one in many
+
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -45,7 +49,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, many: _within(one, many),
+    ast.In: _within,
     ast.NotIn: lambda one, many: not _within(one, many),
 }
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -63,27 +67,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _METHODS = frozenset(
     "count endswith find isdigit lower lstrip replace rstrip split startswith strip upper".split()  # noqa: SIM905
 )
-_FACTS = frozenset({"format", "height", "mode", "width"})
-_ARRAY = frozenset({"dtype", "shape", "size"})
-_OWN = frozenset({"fields", "key", "shard"})
-
-
-class Fields(Protocol):
-    """What an expression asks of a sample."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def shard(self) -> str: ...
-
-    def names(self) -> Iterable[str]:
-        """The sample's fields."""
-        ...
-
-    def data(self, field: str) -> BytesLike:
-        """The bytes of a field that it has."""
-        ...
 
 
 class Expression:
@@ -118,7 +101,7 @@ class Expression:
             SampleError: a field that does not decode, or values that cannot be compared.
         """
         try:
-            return bool(self._run(_Scope(fields)))
+            return bool(self._run(Scope(fields)))
         except ShardstreamError as error:
             raise error.at(key=fields.key) from error.__cause__
         except (TypeError, ValueError, ArithmeticError, LookupError) as error:
@@ -129,87 +112,7 @@ class Expression:
             ) from error
 
 
-class _Scope:
-    """The values of one sample, each decoded once."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
-        self.names = frozenset(fields.names())
-        self._values: dict[str, object] = {}
-
-    def field(self, name: str) -> object:
-        """A field's value, None where the sample lacks it."""
-        if name not in self.names:
-            return None
-        if name not in self._values:
-            data = self.fields.data(name)
-            self._values[name] = _Picture(data) if kind_of(name) == "picture" else decode_field(name, data)
-        return self._values[name]
-
-    def dotted(self, parts: tuple[str, ...]) -> object:
-        """What `a.b.c` means: the longest field that it begins with, and in that the rest."""
-        for end in range(len(parts), 0, -1):
-            name = ".".join(parts[:end])
-            if name in self.names:
-                return _inside(self.field(name), parts[end:], name)
-        return _inside(self._own(parts[0]), parts[1:], parts[0])
-
-    def _own(self, name: str) -> object:
-        if name == "image":
-            picture = next((field for field in self.fields.names() if kind_of(field) == "picture"), None)
-            return None if picture is None else self.field(picture)
-        if name not in _OWN:
-            return None
-        return tuple(self.fields.names()) if name == "fields" else getattr(self.fields, name)
-
-
-class _Picture:
-    """A picture's bytes; its facts are read from the header when one is asked for."""
-
-    def __init__(self, data: BytesLike) -> None:
-        self._data = data
-        self._facts: object = None
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def fact(self, name: str) -> object:
-        from wds_tools.pictures.facts import read_facts
-
-        if self._facts is None:
-            self._facts = read_facts(self._data)
-        return getattr(self._facts, name)
-
-
-def _inside(value: object, parts: Sequence[str], name: str) -> object:
-    for part in parts:
-        if value is None:
-            return None
-        if isinstance(value, Mapping):
-            value = value.get(part)
-        elif isinstance(value, _Picture) and part in _FACTS:
-            value = value.fact(part)
-        elif hasattr(value, "shape") and hasattr(value, "dtype") and part in _ARRAY:
-            value = _array_fact(value, part)
-        else:
-            raise FieldError(f"{name} is no object with a key {part!r} but {type(value).__name__.strip('_')}")
-        name = f"{name}.{part}"
-    return value
-
-
-def _array_fact(value: Any, part: str) -> object:
-    if part == "dtype":
-        return str(value.dtype).removeprefix("torch.")
-    shape = tuple(map(int, value.shape))
-    if part == "shape":
-        return shape
-    size = 1
-    for side in shape:
-        size *= side
-    return size
-
-
-_Run: TypeAlias = Callable[[_Scope], Any]
+_Run: TypeAlias = Callable[[Scope], Any]
 
 
 def _compiled(text: str) -> _Run:
@@ -261,7 +164,7 @@ class _Compiler:
             return lambda scope: scope.dotted(parts)
         inner, name = self.node(node.value), node.attr
         said = ast.unparse(node.value)
-        return lambda scope: _inside(inner(scope), (name,), said)
+        return lambda scope: inside(inner(scope), (name,), said)
 
     def _boolop(self, node: ast.BoolOp) -> _Run:
         runs = [self.node(value) for value in node.values]
@@ -284,7 +187,7 @@ class _Compiler:
         left, right = self.node(node.left), self.node(node.right)
         text_only = isinstance(node.op, ast.Add)
 
-        def run(scope: _Scope) -> Any:
+        def run(scope: Scope) -> Any:
             one, two = left(scope), right(scope)
             if one is None or two is None:
                 return None
@@ -301,7 +204,7 @@ class _Compiler:
             for kind, value in zip(node.ops, node.comparators, strict=True)
         ]
 
-        def run(scope: _Scope) -> bool:
+        def run(scope: Scope) -> bool:
             left = first(scope)
             for act, ordered, value in steps:
                 right = value(scope)
@@ -323,7 +226,7 @@ class _Compiler:
             raise self._refused(node, "slices are not used")
         inner, at = self.node(node.value), self.node(node.slice)
 
-        def run(scope: _Scope) -> Any:
+        def run(scope: Scope) -> Any:
             value, place = inner(scope), at(scope)
             if value is None:
                 return None
@@ -350,7 +253,7 @@ class _Compiler:
             raise self._refused(node, "there is no such function")
         act, runs = _FUNCTIONS[name], [self.node(value) for value in node.args]
 
-        def run(scope: _Scope) -> Any:
+        def run(scope: Scope) -> Any:
             values = [each(scope) for each in runs]
             return None if None in values else act(*values)
 
@@ -362,7 +265,7 @@ class _Compiler:
             raise self._refused(node, "there is no such method")
         inner, runs = self.node(function.value), [self.node(value) for value in node.args]
 
-        def run(scope: _Scope) -> Any:
+        def run(scope: Scope) -> Any:
             value = inner(scope)
             if value is None:
                 return None
@@ -387,10 +290,6 @@ class _Compiler:
         return argument.value
 
 
-def _within(one: Any, many: Any) -> bool:
-    return many is not None and not (one is None and isinstance(many, str)) and one in many
-
-
 def _dotted(node: ast.expr) -> tuple[str, ...] | None:
     """`a.b.c` as its parts; None where it does not begin with a name."""
     parts: list[str] = []
@@ -412,7 +311,7 @@ def _field_names(node: ast.AST) -> Iterable[str]:
         for argument in node.args:
             yield from _field_names(argument)
     elif isinstance(node, ast.Name):
-        if node.id not in _OWN and node.id != "image":
+        if node.id not in ALWAYS:
             yield node.id
     else:
         for child in ast.iter_child_nodes(node):

@@ -75,7 +75,8 @@ def test_what_holds_is_true(text: str) -> None:
     [
         "nothing < 3", "nothing > 3", "nothing <= 3", "3 >= nothing", "nothing == 3", "'a' in nothing",
         "nothing in 'abc'", "nothing.deeper > 1", "nothing + 1 > 0", "-nothing < 0", "len(nothing) > 0",
-        "nothing.lower() == 'a'", "int(nothing) == 0", "matches(nothing, '.*')", "nothing[0] == 1", "field('nothing') == ''",
+        "nothing.lower() == 'a'", "int(nothing) == 0", "matches(nothing, '.*')", "nothing[0] == 1",
+        "field('nothing') == ''",
     ],
 )  # fmt: skip
 def test_what_is_missing_fulfils_nothing(text: str) -> None:
@@ -125,8 +126,9 @@ def test_a_field_that_does_not_decode_is_an_error_of_the_sample() -> None:
     [
         "__import__('os').system('true')", "open('/etc/passwd')", "eval('1')", "(lambda: 1)()", "[x for x in txt]",
         "cls if cls else 1", "cls ** 99", "cls << 99", "f'{cls}'", "txt[0:1] == 'a'", "txt.format(1)",
-        "txt.__class__()", "(1).__class__.__bases__()", "txt.encode()", "cls := 3", "~cls", "b'a' == 1", "1j == 1", "...", "*cls, 1",
-        "len(obj=txt)", "matches(key, '[')", "matches(key, txt)", "field(txt)", "field()", "{'a': 1} == 1", "await cls",
+        "txt.__class__()", "(1).__class__.__bases__()", "txt.encode()", "cls := 3", "~cls", "b'a' == 1", "1j == 1",
+        "...", "*cls, 1", "len(obj=txt)", "matches(key, '[')", "matches(key, txt)", "field(txt)", "field()",
+        "{'a': 1} == 1", "await cls",
     ],
 )  # fmt: skip
 def test_what_is_not_in_the_language_is_refused_when_it_is_parsed(text: str) -> None:
