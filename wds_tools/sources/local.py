@@ -38,10 +38,12 @@ class LocalFile:
     Args:
         path: where the file lies.
         url: how messages name it; the path by default.
+        reopen: whether a stale handle is opened again by its path; not where another file may lie there by then.
     """
 
-    def __init__(self, path: str, *, url: str | None = None) -> None:
+    def __init__(self, path: str, *, url: str | None = None, reopen: bool = True) -> None:
         self._path = path
+        self._reopens = reopen
         self._url = path if url is None else url
         self._descriptor: int | None = None
         self._size = 0
@@ -131,7 +133,7 @@ class LocalFile:
             try:
                 read = os.preadv(descriptor, [buffer[done:] if done else buffer], offset + done)
             except OSError as error:
-                if error.errno != errno.ESTALE or reopened:
+                if error.errno != errno.ESTALE or reopened or not self._reopens:
                     raise self._translated(error, offset + done) from error
                 self._reopen(descriptor)
                 reopened = True

@@ -1,0 +1,36 @@
+"""What a cache did, counted over the threads of one process without a lock.
+
+A lock could be held by another thread at a fork, and would then block the child for ever. So each thread has a row of
+its own; the sum may lag behind a thread that is counting just now.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import Literal, TypeAlias
+
+__all__ = ["Counts", "What"]
+
+What: TypeAlias = Literal["fetched", "streamed", "damaged"]
+"""Bytes fetched into the cache, bytes that went past it, extents that were damaged."""
+
+_NAMES: tuple[What, ...] = ("fetched", "streamed", "damaged")
+
+
+class Counts:
+    """The counts of one process."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[What, int]] = {}
+
+    def add(self, what: What, number: int) -> None:
+        """Count `number` more."""
+        try:
+            self._rows[get_ident()][what] += number
+        except KeyError:
+            self._rows[get_ident()] = dict.fromkeys(_NAMES, 0) | {what: number}
+
+    def total(self) -> dict[What, int]:
+        """The sums so far."""
+        rows = list(self._rows.values())
+        return {name: sum(row[name] for row in rows) for name in _NAMES}
