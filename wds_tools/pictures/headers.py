@@ -14,7 +14,18 @@ from wds_tools.errors import PictureError, TruncatedPictureError
 from wds_tools.pictures.exif import read_orientation
 from wds_tools.sample import BytesLike
 
-__all__ = ["Header", "png_chunk", "png_pixels_only", "read_bmp", "read_gif", "read_png", "read_webp"]
+__all__ = [
+    "Header",
+    "png_chunk",
+    "png_pixels_only",
+    "png_without",
+    "read_bmp",
+    "read_gif",
+    "read_png",
+    "read_webp",
+    "webp_chunk",
+    "webp_without",
+]
 
 _PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
 _PNG_CHUNK = struct.Struct(">I4s")
@@ -91,6 +102,19 @@ def png_pixels_only(data: BytesLike) -> bytes:
     return b"".join([data[:8], *kept])
 
 
+def png_without(data: BytesLike, names: frozenset[bytes]) -> BytesLike:
+    """The same picture without the chunks of these names, and nothing behind its end.
+
+    `data` itself where it has none.
+    """
+    chunks = list(_png_chunks(data))
+    end = chunks[-1][2] + 4
+    if end == len(data) and not any(name in names for name, _, _ in chunks):
+        return data
+    kept = [data[begin - 8 : stop + 4] for name, begin, stop in chunks if name not in names]
+    return b"".join([data[:8], *kept])
+
+
 def read_webp(data: BytesLike) -> Header:
     """Read a WebP header: simple lossy, simple lossless or extended.
 
@@ -120,17 +144,47 @@ def _read_webp_extended(data: BytesLike, end: int) -> Header:
     flags = data[20]
     width = int.from_bytes(data[24:27], "little") + 1
     height = int.from_bytes(data[27:30], "little") + 1
-    alpha, orientation = bool(flags & 0x10), 1
-    place = 30
-    while flags & 0x08 and place + 8 <= len(data):
-        name, length = struct.unpack_from("<4sI", data, place)
-        if name == b"EXIF":
-            orientation = read_orientation(data[place + 8 : place + 8 + length])
-            break
-        place += 8 + length + (length & 1)
+    alpha = bool(flags & 0x10)
+    exif = webp_chunk(data, b"EXIF") if flags & 0x08 else b""
+    orientation = read_orientation(exif) if exif else 1
     return Header(
         width, height, "RGBA" if alpha else "RGB", 8, orientation, alpha, bool(flags & 0x20), bool(flags & 0x02), end
     )
+
+
+def _webp_chunks(data: BytesLike) -> Iterator[tuple[bytes, int, int]]:
+    """Name, begin and end of the content of each chunk."""
+    place = 12
+    while place + 8 <= len(data):
+        name, length = struct.unpack_from("<4sI", data, place)
+        yield name, place + 8, place + 8 + length
+        place += 8 + length + (length & 1)
+
+
+def webp_chunk(data: BytesLike, wanted: bytes) -> bytes:
+    """The content of the first chunk of that name; empty where there is none."""
+    return next((bytes(data[begin:end]) for name, begin, end in _webp_chunks(data) if name == wanted), b"")
+
+
+_WEBP_FLAGS = {b"ICCP": 0x20, b"EXIF": 0x08, b"XMP ": 0x04}
+
+
+def webp_without(data: BytesLike, names: frozenset[bytes]) -> BytesLike:
+    """The same picture without the chunks of these names (ICCP, EXIF, XMP), and nothing behind its end.
+
+    `data` itself where it has none.
+    """
+    end = 8 + int.from_bytes(data[4:8], "little")
+    chunks = list(_webp_chunks(data[:end]))
+    if end >= len(data) - 1 and not any(name in names for name, _, _ in chunks):
+        return data
+    body = bytearray()
+    for name, begin, stop in chunks:
+        if name not in names:
+            body += data[begin - 8 : min(stop + ((stop - begin) & 1), len(data))]
+    if body[:4] == b"VP8X":
+        body[8] &= ~sum(flag for name, flag in _WEBP_FLAGS.items() if name in names)
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + bytes(body)
 
 
 def read_gif(data: BytesLike) -> Header:

@@ -12,6 +12,8 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from wds_tools.pictures import headers, jpeg
 from wds_tools.pictures.facts import Facts
 from wds_tools.sample import BytesLike
@@ -19,7 +21,7 @@ from wds_tools.sample import BytesLike
 if TYPE_CHECKING:
     from PIL import Image, ImageCms
 
-__all__ = ["embedded_profile", "in_srgb", "to_srgb"]
+__all__ = ["embedded_profile", "in_srgb", "moves_colours", "to_srgb"]
 
 _MAX_PROFILE = 4 << 20  # the largest in common use, of a printing press, has about 2 MiB
 _SPACES = {"RGB": "RGB ", "RGBX": "RGB ", "RGBA": "RGB ", "L": "GRAY", "CMYK": "CMYK"}
@@ -62,6 +64,31 @@ def to_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
         return None if transform is None else ImageCms.applyTransform(image.convert(mode), transform)
     except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
         return None
+
+
+@functools.lru_cache(maxsize=64)
+def moves_colours(profile: bytes, mode: str) -> bool:
+    """Whether converting from a profile to sRGB changes what is seen: some colour by more than two levels.
+
+    Cameras and editors embed sRGB itself, in dozens of versions, so it is known by what it does: converting would cost
+    a generation of loss for nothing. A profile that cannot be used moves nothing.
+
+    Args:
+        profile: as embedded.
+        mode: of the pixels: "L", "RGB" or "CMYK", which always moves.
+    """
+    from PIL import Image
+
+    if mode == "CMYK":
+        return to_srgb(Image.new("CMYK", (1, 1)), profile) is not None
+    steps = np.linspace(0, 255, 9).astype(np.uint8)
+    grey = np.arange(256, dtype=np.uint8)[None]
+    pixels = grey if mode == "L" else np.stack(np.meshgrid(steps, steps, steps), -1).reshape(1, -1, 3)
+    converted = to_srgb(Image.fromarray(pixels), profile)
+    if converted is None:
+        return False
+    before = pixels[:, :, None] if mode == "L" else pixels
+    return bool(np.abs(np.asarray(converted).astype(int) - before).max() > 2)
 
 
 @functools.lru_cache(maxsize=16)

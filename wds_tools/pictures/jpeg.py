@@ -6,6 +6,7 @@ segments. Junk between segments and fill bytes are skipped, as libjpeg and Pillo
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import NamedTuple
 
@@ -13,14 +14,30 @@ from wds_tools.errors import PictureError, TruncatedPictureError
 from wds_tools.pictures.exif import read_orientation
 from wds_tools.sample import BytesLike
 
-__all__ = ["JpegHeader", "has_end", "icc_profile", "read_header", "without_metadata"]
+__all__ = [
+    "XMP_NAME",
+    "JpegHeader",
+    "has_end",
+    "icc_profile",
+    "picture_end",
+    "read_header",
+    "segment",
+    "with_segments",
+    "without_extras",
+    "without_metadata",
+]
 
 _SEGMENT = struct.Struct(">BBH")  # 0xff, marker, length that counts its own two bytes
 _FRAME = struct.Struct(">BHHB")  # bits, height, width, components
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # TEM, RST0-7, SOI: markers without a length
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
-_SCAN, _END, _APP1, _APP2, _APP14 = 0xDA, 0xD9, 0xE1, 0xE2, 0xEE
+_SCAN, _END, _APP0, _APP1, _APP2, _APP14 = 0xDA, 0xD9, 0xE0, 0xE1, 0xE2, 0xEE
+_NEXT_MARKER = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")  # inside a scan: neither stuffing nor a restart
+_MOST_CONTENT = 0xFFFF - 2
+_PROFILE = b"ICC_PROFILE\0"
+XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
+"""What an APP1 segment of XMP begins with."""
 _CODINGS = {
     0xC0: "baseline",
     0xC1: "sequential",
@@ -151,6 +168,89 @@ def icc_profile(data: BytesLike, scan: int) -> bytes:
         if marker == _APP2 and data[begin + 4 : begin + 16] == b"ICC_PROFILE\0" and end - begin >= 18
     ]
     return b"".join(part for _, part in sorted(parts))
+
+
+def segment(data: BytesLike, scan: int, marker: int, name: bytes) -> bytes:
+    """The content, behind its name, of the first segment of that kind; empty where there is none."""
+    return next(
+        (
+            bytes(data[begin + 4 + len(name) : end])
+            for kind, begin, end in _segments(data, scan)
+            if kind == marker and data[begin + 4 : begin + 4 + len(name)] == name
+        ),
+        b"",
+    )
+
+
+def picture_end(data: BytesLike, scan: int) -> int:
+    """Where the picture ends: behind the first end-of-image marker after its scans, or else behind all bytes.
+
+    What follows is another picture, a film or the like, which cameras append.
+    """
+    whole, place = bytes(data), scan
+    if whole.find(b"\xff\xd9", scan) == len(whole) - 2:  # the only one: no need to walk
+        return len(whole)
+    while found := _NEXT_MARKER.search(whole, place):
+        marker = whole[found.end() - 1]
+        if marker == _END:
+            return found.end()
+        place = found.end() if marker in _ALONE else found.end() + int.from_bytes(whole[found.end() :][:2], "big")
+    return len(whole)
+
+
+def without_extras(data: BytesLike, scan: int, *, profile: bool) -> BytesLike:
+    """The same picture and what is needed to show it: no EXIF, XMP, previews, comments, nothing behind its end.
+
+    Args:
+        data: a whole JPEG.
+        scan: where its first scan begins.
+        profile: whether its colour profile stays.
+
+    Returns:
+        `data` itself where there is nothing to leave out.
+    """
+
+    def needed(marker: int, begin: int) -> bool:
+        content = bytes(data[begin + 4 : begin + 4 + len(_PROFILE)])
+        return (
+            marker == _APP14
+            or (marker == _APP0 and content[:5] == b"JFIF\0")
+            or (profile and marker == _APP2 and content == _PROFILE)
+            or not (0xE0 <= marker <= 0xEF or marker == 0xFE)
+        )
+
+    segments, end = _segments(data, scan), picture_end(data, scan)
+    if end == len(data) and all(needed(marker, begin) for marker, begin, _ in segments):
+        return data
+    kept = [bytes(data[begin:stop]) for marker, begin, stop in segments if needed(marker, begin)]
+    return b"".join([b"\xff\xd8", *kept, data[scan:end]])
+
+
+def with_segments(data: bytes, *, exif: bytes = b"", xmp: bytes = b"", profile: bytes = b"") -> bytes:
+    """The same picture with metadata, in front of all but the JFIF header.
+
+    Args:
+        data: a JPEG without such segments.
+        exif: a TIFF block.
+        xmp: a packet.
+        profile: a colour profile of at most 255 segments (16 MB).
+
+    EXIF and XMP that do not fit into a segment of 64 KiB are left out.
+    """
+    size = _MOST_CONTENT - len(_PROFILE) - 2
+    parts = [profile[place : place + size] for place in range(0, len(profile), size)]
+    contents = [(_APP1, b"Exif\0\0" + exif)] if exif else []
+    contents += [(_APP1, XMP_NAME + xmp)] if xmp else []
+    contents += [
+        (_APP2, _PROFILE + bytes([number, len(parts)]) + part) for number, part in enumerate(parts, 1) if number < 256
+    ]
+    made = [
+        struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
+        for marker, content in contents
+        if len(content) <= _MOST_CONTENT
+    ]
+    at = 4 + int.from_bytes(data[4:6], "big") if data[2:4] == b"\xff\xe0" else 2
+    return b"".join([data[:at], *made, data[at:]])
 
 
 def without_metadata(data: BytesLike, scan: int) -> bytes:

@@ -64,8 +64,8 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def translated(name: str) -> Iterator[None]:
-    """The border where the errors of a decoder become ours, with the format in the message."""
+def translated(name: str, problem: str = "picture does not decode") -> Iterator[None]:
+    """The border where the errors of a decoder or encoder become ours, with the format in the message."""
     try:
         yield
     except (ShardstreamError, MemoryError):
@@ -73,7 +73,7 @@ def translated(name: str) -> Iterator[None]:
     except Exception as error:  # decoders meet hostile bytes with every exception that Python has
         words = str(error) or type(error).__name__
         kind = TruncatedPictureError if "truncated" in words.lower() else PictureError
-        raise kind(f"{name.upper()} picture does not decode: {words}") from error
+        raise kind(f"{name.upper()} {problem}: {words}") from error
 
 
 def opened(name: str, data: BytesLike) -> Opened:
