@@ -15,9 +15,10 @@ from loaders.loader import ShardLoader
 from loaders.mix import mix
 from loaders.random_access import open
 from loaders.raw import samples
-from loaders.read import Reading
+from loaders.reading import Reading
 from loaders.stream import StreamLoader
 from wds_tools.pictures.options import Pictures
+from wds_tools.sources.options import Remote
 
 __all__ = [
     "CenterCrop",
@@ -25,6 +26,7 @@ __all__ = [
     "Pictures",
     "RandomResizedCrop",
     "Reading",
+    "Remote",
     "Resize",
     "ShardLoader",
     "StreamLoader",

@@ -28,10 +28,10 @@ import numpy.typing as npt
 
 from loaders.draws import Purpose, key_of
 from loaders.line import Ints
-from loaders.order import Order
+from loaders.order import Order, Pieces
 from loaders.plan import Plan, Tail
-from loaders.selection import OpenedDataset, Options, PartProgress, Urls
-from wds_tools.dataset import Dataset, open_dataset
+from loaders.selection import Access, OpenedDataset, Options, PartProgress, Urls
+from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
 from wds_tools.labels import Label, Labels, read_labels
 
@@ -52,15 +52,15 @@ class Balanced:
     field: str
     weights: Weights
 
-    def opened(self) -> OpenedBalanced:
+    def opened(self, access: Access) -> OpenedBalanced:
         """Look the shards up and read the labels, if they are not known from an earlier time.
 
         Raises:
             UsageError: a field that no sample has, or weights for a label that does not occur.
             DataError: a shard or listing that cannot be read.
         """
-        dataset = open_dataset(self.urls)
-        labels = read_labels(dataset, self.field)
+        dataset = access.dataset(self.urls)
+        labels = read_labels(dataset, self.field, cache_dir=access.cache_dir)
         return OpenedBalanced(dataset, labels, class_totals(labels, self.weights))
 
 
@@ -273,6 +273,12 @@ class BalancedOrder:
         begins, lengths = self._order.runs(positions)
         firsts = self._samples[begins].astype(np.int64)
         return firsts, self._samples[begins + lengths - 1].astype(np.int64) - firsts + 1
+
+    def pieces(self, positions: Ints) -> Pieces:
+        """What is fetched in one go; see `plan.Order.pieces`. Copies of a sample lie in it once."""
+        copies = self._order.pieces(positions)
+        first = self._samples[copies.first].astype(np.int64)
+        return Pieces(first, self._samples[copies.first + copies.length - 1].astype(np.int64) - first + 1, copies.left)
 
     def replacements(self, position: int) -> Iterator[int]:
         """Where to look when the sample at `position` is bad; see `plan.Order.replacements`."""

@@ -15,8 +15,8 @@ import click
 
 from loaders import advice, plot, quality
 from loaders.forecast import Forecast, Run, forecast
-from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Plan, Tail
-from loaders.selection import OpenedDataset, Options
+from loaders.plan import TAILS, Plan, Tail
+from loaders.selection import OpenedDataset, Options, default_openness
 from wds_tools.commands import options
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import TooFewSamplesError
@@ -41,15 +41,11 @@ dataset were sorted into 1,000 classes.
 @click.option("--tail", type=click.Choice(TAILS), default="drop", show_default=True, help="As for ShardLoader.")
 @click.option("--seed", type=int, default=0, show_default=True, help="As for ShardLoader.")
 @click.option("--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch is looked at.")
-@click.option(
-    "--lanes", type=click.IntRange(min=1), default=DEFAULT_LANES, show_default=True, help="Runs open at once."
-)
+@click.option("--lanes", type=click.IntRange(min=1), help="Runs open at once. [960; shuffled and remote: 240]")
 @click.option(
     "--block-bytes",
     type=click.IntRange(min=1),
-    default=DEFAULT_BLOCK_BYTES,
-    show_default=True,
-    help="Bytes of consecutive samples that are read in one go.",
+    help="Bytes of consecutive samples that are read in one go. [256 KiB; shuffled and remote: 4 MiB]",
 )
 @click.option("--no-shuffle", is_flag=True, help="Dataset order.")
 @click.option("--labels", metavar="FIELD", help="The field with the class, such as cls: read once, then kept.")
@@ -66,8 +62,8 @@ def plan_command(
     tail: Tail,
     seed: int,
     epoch: int,
-    lanes: int,
-    block_bytes: int,
+    lanes: int | None,
+    block_bytes: int | None,
     no_shuffle: bool,
     labels: str | None,
     side: int,
@@ -82,7 +78,14 @@ def plan_command(
     if picture is not None:
         plot.check_plot(picture)
     dataset = open_dataset(list(urls))
-    asked = Options(lanes=lanes, block_bytes=block_bytes, seed=seed, shuffle=not no_shuffle, tail=tail)
+    default = default_openness(dataset)
+    asked = Options(
+        lanes=lanes or default.lanes,
+        block_bytes=block_bytes or default.block_bytes,
+        seed=seed,
+        shuffle=not no_shuffle,
+        tail=tail,
+    )
     plan = OpenedDataset(dataset).plan(asked)
     begun = time.perf_counter()
     order = plan.epoch(epoch)
@@ -151,9 +154,9 @@ def _lines(run: Run, facts: Forecast, seconds: float, side: int) -> Iterator[tup
     yield "reads", _reads(facts)
     if facts.requests is not None:
         yield "requests", f"{facts.requests:,} an epoch, of all ranks together"
-    memory = facts.memory
+    memory, page_cache = facts.memory, "" if run.dataset.remote_shards.any() else " (in the page cache)"
     yield "memory", f"of a rank: {options.size(memory.slabs)} of batches ({side}x{side} pixels), "
-    yield "", f"{options.size(memory.order)} of order, {options.size(memory.read_ahead)} read ahead (in the page cache)"
+    yield "", f"{options.size(memory.order)} of order, {options.size(memory.read_ahead)} read ahead{page_cache}"
     yield "", f"and {options.size(memory.offsets)} of offsets, mapped and shared"
     yield "start", f"making the order took {seconds:.2f} s; the first batch comes after that and its decoding"
 

@@ -16,7 +16,7 @@ from loaders.line import Ints
 from loaders.order import Order
 from loaders.plan import Plan, share
 from loaders.quality import Batches
-from loaders.read import Reading
+from loaders.reading import Reading
 from wds_tools import addresses
 from wds_tools.dataset import Dataset
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.batch import batch_of, column
+from loaders.fetch import Claim
 from loaders.selection import AnyOrder
 from wds_tools.errors import BatchError, ShardstreamError, UsageError
 from wds_tools.sample import KEY, URL
@@ -159,11 +160,21 @@ class BatchJob(Assembly):
         order: the epoch it belongs to.
         positions: int64 (n,).
         samples: the planned sample of each slot, int64 (n,).
+        claims: on the bytes of each of them, where they are fetched ahead.
     """
 
     order: AnyOrder
     positions: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
+    claims: Sequence[Claim | None] | None = None
+
+    def release(self, slots: Iterable[int]) -> None:
+        """These samples will not be read."""
+        claims = self.claims or ()
+        for slot in slots if claims else ():
+            claim = claims[slot]
+            if claim is not None:
+                claim.release()
 
 
 def _listed(sample: Mapping[Any, Any]) -> list[Any]:

@@ -18,11 +18,11 @@ from loaders.draws import check_seed
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
 from loaders.lanes import warn_of_shared_blocks
-from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, TAILS, Tail
+from loaders.plan import TAILS, Tail
 from loaders.policy import OnError, check_on_error
-from loaders.read import Reading
+from loaders.reading import Reading
 from loaders.recipe import Recipe
-from loaders.selection import AnyPlan, Opened, Options, Selection, Urls, as_selection
+from loaders.selection import Access, AnyPlan, Opened, Options, Selection, Urls, as_selection, default_openness
 from loaders.session import Session
 from loaders.slab import Allocate, plain_memory
 from loaders.state import State, backend, state_of
@@ -57,7 +57,8 @@ class ShardLoader:
         collate: takes the list of a batch's samples (dicts) and returns the batch, in place of the above.
         seed: 0 to 2**64 - 1. The same seed gives the same epochs, whatever the ranks and threads.
         shuffle: False gives dataset order.
-        lanes: sequential runs open at a time, for the whole job; None means 960, or what a loaded state says.
+        lanes: sequential runs open at a time, for the whole job; None means 960 (240 for remote shards that were packed
+            in shuffled order), or what a loaded state says.
         tail: "drop" leaves out what does not fill a global batch; "pad" repeats samples and adds an element `valid`,
             bool (N,); "exact" gives every sample once, in a last batch that may be short or empty.
         on_error: "raise", or "skip" to replace a bad sample by the next good one of its lane.
@@ -158,20 +159,22 @@ class ShardLoader:
 
     def _selected(self) -> Opened:
         if self._opened is None:
-            self._opened = as_selection(self.urls).opened()
+            read = self._recipe.read
+            self._opened = as_selection(self.urls).opened(Access(remote=read.remote, cache_dir=read.cache))
         return self._opened
 
     @property
     def plan(self) -> AnyPlan:
         """What decides the order."""
         adopted, lanes, block_bytes = self._adopted, self._lanes, self._recipe.read.block_bytes
+        default = default_openness(self.dataset)
         if lanes is None:
-            lanes = adopted.lanes if adopted else DEFAULT_LANES
+            lanes = adopted.lanes if adopted else default.lanes
         return self._selected().plan(
             Options(
                 lanes=lanes,
                 block=adopted.block if block_bytes is None and adopted else None,
-                block_bytes=block_bytes or DEFAULT_BLOCK_BYTES,
+                block_bytes=block_bytes or default.block_bytes,
                 seed=self._seed,
                 shuffle=self._shuffle,
                 tail=self._tail,
@@ -306,6 +309,7 @@ class ShardLoader:
             skipped=session.quarantine.counts,
             backend=backend(),
             parts=session.plan.progress(self._cursor.epoch, self._cursor.position),
+            traffic=session.traffic,
         )
 
     def close(self) -> None:

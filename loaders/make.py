@@ -55,7 +55,9 @@ class Maker:
         if self.excluded:
             bad = [(slot, None) for slot in slots if int(job.samples[slot]) in self.excluded]
             slots = [slot for slot in slots if int(job.samples[slot]) not in self.excluded]
-        read = self._reader.read(job.samples[slots], worker.scratch)
+            job.release(slot for slot, _ in bad)
+        claims = [job.claims[slot] for slot in slots] if job.claims is not None else None
+        read = self._reader.read(job.samples[slots], worker.scratch, claims)
         for slot in slots:
             try:
                 self._make(job, slot, self._next_of(read, worker), rows[slot - low], worker)

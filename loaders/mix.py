@@ -38,7 +38,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from loaders.mixed import MixedPlan, part_seed
 from loaders.plan import MAX_BLOCKS
-from loaders.selection import AnyPlan, Opened, Options, Selection, Urls, as_selection
+from loaders.selection import Access, AnyPlan, Opened, Options, Selection, Urls, as_selection
 from wds_tools.dataset import Dataset, join_datasets
 from wds_tools.errors import UsageError
 
@@ -80,14 +80,14 @@ class Mix:
     parts: tuple[MixPart, ...]
     stop: Stop = "first"
 
-    def opened(self) -> OpenedMix:
+    def opened(self, access: Access) -> OpenedMix:
         """Look the shards of all parts up.
 
         Raises:
             UsageError: a part without samples, or urls that match nothing.
             DataError: a shard or listing that cannot be read.
         """
-        opened = tuple(as_selection(part.urls).opened() for part in self.parts)
+        opened = tuple(as_selection(part.urls).opened(access) for part in self.parts)
         for part, each in zip(self.parts, opened, strict=True):
             if len(each.dataset) == 0:
                 raise UsageError(

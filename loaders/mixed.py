@@ -45,7 +45,7 @@ import numpy.typing as npt
 
 from loaders.draws import Purpose, check_seed, key_of, permutation, philox, uniforms
 from loaders.line import Ints
-from loaders.order import others_by_lane
+from loaders.order import Pieces, others_by_lane, single_pieces
 from loaders.plan import Tail, check_enough, count_batches
 from loaders.selection import AnyOrder, AnyPlan, PartProgress
 from wds_tools.errors import UsageError
@@ -265,6 +265,21 @@ class MixedOrder:
             firsts.append(self.plan.firsts[part] + begin)
             lengths.append(length)
         return np.concatenate(firsts), np.concatenate(lengths)
+
+    def pieces(self, positions: Ints) -> Pieces:
+        """What is fetched in one go; see `plan.Order.pieces`.
+
+        The lanes of a large part are whole lanes of the mix. A small part is taken in turn through all lanes, and so by
+        all ranks: each of its samples is fetched by itself.
+        """
+        found = Pieces(*(np.empty_like(positions) for _ in Pieces._fields))
+        for chosen, part, order, places in self._by_order(positions):
+            small = self.plan.parts[part].samples < FEW_PLACES * self.plan.lanes
+            pieces = single_pieces(order.samples(places)) if small else order.pieces(places)
+            for column, of_part in zip(found, pieces, strict=True):
+                column[chosen] = of_part
+            found.first[chosen] += self.plan.firsts[part]
+        return found
 
     def parts(self, positions: Ints) -> Ints:
         """The part of each position."""

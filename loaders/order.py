@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from loaders.draws import Purpose, key_of, permutation, philox
 from loaders.line import Blocks, Ints, Line
 
-__all__ = ["Order", "lane_length", "others_by_lane"]
+__all__ = ["Order", "Pieces", "lane_length", "others_by_lane", "single_pieces"]
 
 
 class Laid(Protocol):
@@ -35,6 +35,26 @@ class Laid(Protocol):
     def block(self) -> int: ...
     @property
     def shuffle(self) -> bool: ...
+
+
+class Pieces(NamedTuple):
+    """For each of some positions the piece that it lies in: what is worth fetching in one go for it.
+
+    Attributes:
+        first: int64 (n,), the first sample of the piece; the others follow it in one shard.
+        length: int64 (n,), samples of the piece.
+        left: int64 (n,), places of the lane from this position to the end of the piece, this one included.
+    """
+
+    first: Ints
+    length: Ints
+    left: Ints
+
+
+def single_pieces(samples: Ints) -> Pieces:
+    """Each sample as a piece of its own."""
+    ones = np.ones_like(samples)
+    return Pieces(samples, ones, ones)
 
 
 @dataclass(eq=False)
@@ -98,6 +118,17 @@ class Order:
         opening = at == begin
         cuts, blocks, begin = cuts[opening], blocks[opening], begin[opening]
         return self._first_sample(blocks, begin), self._piece_end(cuts, blocks) - begin
+
+    def pieces(self, positions: Ints) -> Pieces:
+        """The piece that each position lies in. Without shuffling each sample is one: neighbours come together."""
+        if not self.plan.shuffle:
+            return single_pieces(positions)
+        _, cuts, at = self._find(positions)
+        if self.plan.block == 1:
+            return single_pieces(self._line[at].astype(np.int64))
+        blocks, begin = self._piece(cuts, at)
+        end = self._piece_end(cuts, blocks)
+        return Pieces(self._first_sample(blocks, begin), end - begin, end - at)
 
     def _find(self, positions: Ints) -> tuple[Ints, Ints, Ints]:
         """Lane, cut and place in the line of each position."""

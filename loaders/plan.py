@@ -32,6 +32,8 @@ from wds_tools.errors import TooFewSamplesError, UsageError
 __all__ = [
     "DEFAULT_BLOCK_BYTES",
     "DEFAULT_LANES",
+    "REMOTE_BLOCK_BYTES",
+    "REMOTE_LANES",
     "TAILS",
     "Plan",
     "Tail",
@@ -46,6 +48,8 @@ Tail = Literal["drop", "pad", "exact"]
 TAILS: tuple[Tail, ...] = ("drop", "pad", "exact")
 DEFAULT_LANES = 960  # divisible by every usual world size up to 120; 240 MiB of open blocks in all
 DEFAULT_BLOCK_BYTES = 256 * 1024
+REMOTE_LANES = 240  # for remote shards in shuffled order: 1 to 6, 8, 10, 12, 16, 20, 24, 30, 40, 48 ranks divide it
+REMOTE_BLOCK_BYTES = 4 << 20
 MAX_BLOCKS = 10_000_000  # 0.3 s and 80 MB to permute
 
 

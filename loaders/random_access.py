@@ -13,12 +13,14 @@ from loaders.batch import batch_of
 from loaders.decode import SampleDecoder
 from loaders.fields import FieldSpec, ImageSpec, parse_fields
 from loaders.read import SampleReader, Scratch
+from loaders.reading import Reading
 from wds_tools import codec
 from wds_tools.dataset import Dataset, open_dataset
 from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, SPECIAL, URL, RawSample
+from wds_tools.sources.options import Remote
 
 __all__ = ["LazySample", "OpenDataset", "open"]
 
@@ -78,11 +80,13 @@ class OpenDataset(Sequence[Any]):
         specs: tuple[FieldSpec, ...] | None,
         transform: Callable[[Any], Any] | None,
         pictures: Pictures,
+        read: Reading,
     ) -> None:
         self.dataset = dataset
         self._specs = specs
         self._transform = transform
         self._pictures = pictures
+        self._read = read
         self._reader: SampleReader | None = None
         self._process: int | None = None
 
@@ -113,7 +117,7 @@ class OpenDataset(Sequence[Any]):
         # Descriptors are shared after a fork, which is fine for positioned reads; still each process opens its own,
         # so that one that closes does not surprise another.
         if self._reader is None or self._process != os.getpid():
-            self._reader, self._process = SampleReader(self.dataset), os.getpid()
+            self._reader, self._process = SampleReader(self.dataset, self._read), os.getpid()
         return self._reader
 
     def close(self) -> None:
@@ -142,6 +146,9 @@ def open(  # noqa: A001 - `loaders.open` is the published name
     image: ImageSpec = None,
     transform: Callable[[Any], Any] | None = None,
     pictures: Pictures = Pictures(),  # noqa: B008 - frozen
+    remote: Remote | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int | None = None,
 ) -> OpenDataset:
     """Open shards for random access: `len(dataset)`, `dataset[17]`.
 
@@ -152,6 +159,10 @@ def open(  # noqa: A001 - `loaders.open` is the published name
         image: what pictures become, with `fields`; nothing random, since a place in an epoch is not known here.
         transform: takes and returns one sample.
         pictures: what decoding does with transparency, orientation, profiles and bombs.
+        remote: how remote hosts are asked; None means the defaults.
+        cache_dir: where what is read of remote shards is kept on disk; None keeps nothing, and each access to a remote
+            sample is a request.
+        cache_bytes: how much is kept at most.
 
     Raises:
         UsageError: an argument that cannot be, or no shards.
@@ -165,4 +176,6 @@ def open(  # noqa: A001 - `loaders.open` is the published name
             raise UsageError(
                 f"image has {spec.image!r}, which is random", cure="Use CenterCrop or Resize, or a ShardLoader."
             )
-    return OpenDataset(open_dataset(urls), specs, transform, pictures)
+    read = Reading(remote=remote, cache_dir=cache_dir, cache_bytes=cache_bytes)
+    dataset = open_dataset(urls, cache_dir=read.cache, remote=remote)
+    return OpenDataset(dataset, specs, transform, pictures, read)

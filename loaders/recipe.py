@@ -12,7 +12,7 @@ from loaders.arguments import MOST_SAMPLES, MOST_THREADS, check_count
 from loaders.crops import Geometry, Mask
 from loaders.fields import FieldSpec
 from loaders.policy import OnError
-from loaders.read import Reading
+from loaders.reading import Reading
 from wds_tools.pictures.options import Pictures
 
 __all__ = ["Recipe"]

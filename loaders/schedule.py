@@ -1,7 +1,8 @@
 """The plan as jobs: which batches this rank makes, in order, epoch after epoch. Runs in the feeder thread.
 
 Samples are looked up, their random numbers drawn and their bytes announced about a thousand at a time, well ahead of
-the batch that is handed to the threads: looked up one batch at a time they would cost ten times as much.
+the batch that is handed to the threads: looked up one batch at a time they would cost ten times as much. An epoch's
+first ones are announced before the last ones of the epoch before are handed out, so that no host is idle in between.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders import draws as random_draws
+from loaders.ahead import Announcer
 from loaders.crops import DRAW_STEPS
 from loaders.fields import FieldSpec
 from loaders.job import CHUNK, BatchJob, Cursor
-from loaders.line import Ints
 from loaders.plan import share
 from loaders.recipe import Recipe
 from loaders.selection import AnyOrder, AnyPlan
@@ -35,7 +36,7 @@ class Schedule:
         recipe: what a batch holds.
         rank, world_size: whose batches.
         slabs: where pictures will be decoded into.
-        announce: is told which runs of samples will be read soon.
+        begin: begins a run of the plan; what it gives is told which samples will be read soon.
     """
 
     def __init__(
@@ -46,13 +47,13 @@ class Schedule:
         rank: int,
         world_size: int,
         slabs: Slabs,
-        announce: Callable[[Ints, Ints], None],
+        begin: Callable[[], Announcer],
     ) -> None:
         self.plan = plan
         self.recipe = recipe
         self.rank, self.world_size = rank, world_size
         self._slabs = slabs
-        self._announce = announce
+        self._begin = begin
 
     @property
     def global_batch(self) -> int:
@@ -61,38 +62,67 @@ class Schedule:
 
     def jobs(self, cursor: Cursor) -> Iterator[BatchJob]:
         """All batches from a place on, without end."""
-        epoch, position = cursor.epoch, cursor.position
+        return self._handed(self._endless(cursor, self._begin()))
+
+    def epoch_jobs(self, epoch: int, position: int, *, first: int = 0, step: int = 1) -> Iterator[BatchJob]:
+        """The batches of one epoch from a position on: number `first` and every `step`-th after it."""
+        return self._handed(self._strides(self._begin(), epoch, position, first=first, step=step))
+
+    @property
+    def _stride(self) -> int:
+        """Batches whose samples are looked up at once."""
+        return 1 + _AHEAD // self.recipe.batch_size
+
+    def _handed(self, strides: Iterator[list[BatchJob]]) -> Iterator[BatchJob]:
+        """The jobs one by one, planned and announced about a thousand samples ahead."""
+        yield from map(self._with_memory, next(strides, ()))  # one batch first, since somebody waits for it
+        ahead: deque[BatchJob] = deque()
+        for planned in strides:
+            ahead.extend(planned)
+            while len(ahead) > self._stride or ahead[-1].order.epoch > ahead[0].order.epoch + 1:  # a tiny epoch's
+                yield self._with_memory(ahead.popleft())
+        while ahead:
+            yield self._with_memory(ahead.popleft())
+
+    def _endless(self, cursor: Cursor, ahead: Announcer) -> Iterator[list[BatchJob]]:
+        epoch, position, urgent = cursor.epoch, cursor.position, True
         while True:
-            yield from self.epoch_jobs(self.plan.epoch(epoch), position)
+            for planned in self._strides(ahead, epoch, position, urgent=urgent):
+                urgent = False
+                yield planned
             epoch, position = epoch + 1, 0
 
-    def epoch_jobs(self, order: AnyOrder, position: int, *, first: int = 0, step: int = 1) -> Iterator[BatchJob]:
-        """The batches of one epoch from a position on; planned and announced about a thousand samples ahead."""
+    def _strides(
+        self, ahead: Announcer, epoch: int, position: int, *, first: int = 0, step: int = 1, urgent: bool = True
+    ) -> Iterator[list[BatchJob]]:
+        """The jobs of one epoch, as many at a time as are planned at once; one where somebody waits for it."""
+        order = self.plan.epoch(epoch)
         last = self.plan.batches(self.global_batch, position=position) - 1
         numbers = range(first, last + 1, step)
-        stride = 1 + _AHEAD // self.recipe.batch_size  # batches whose samples are looked up at once
-        ahead: deque[BatchJob] = deque()
         begin = 0
         while begin < len(numbers):
-            end = min(begin + (stride if begin else 1), len(numbers))  # one batch first, since somebody waits for it
-            ahead.extend(self._planned(order, position, numbers[begin:end], last))
-            while len(ahead) > (stride if begin and end < len(numbers) else 0):
-                yield self._with_memory(ahead.popleft())
-            begin = end
+            end = begin + (1 if urgent else self._stride)
+            yield self._planned(order, position, numbers[begin:end], last, ahead, urgent=urgent)
+            begin, urgent = end, False
 
-    def _planned(self, order: AnyOrder, position: int, numbers: range, last: int) -> list[BatchJob]:
+    def _planned(
+        self, order: AnyOrder, position: int, numbers: range, last: int, ahead: Announcer, *, urgent: bool
+    ) -> list[BatchJob]:
         size = self.global_batch
         shares = [self._share(position + number * size) for number in numbers]
         positions = np.concatenate([mine for mine, _ in shares])
-        self._announce(*order.runs(positions))
         samples = order.samples(positions)
+        alone = numbers.step == 1 and self.plan.shuffle and self.plan.lanes % self.world_size == 0
+        claims = ahead.announce(order, positions, samples, alone=alone, urgent=urgent)
         rows = self._draws(order.epoch, positions)
         jobs, at = [], 0
         for number, (mine, valid) in zip(numbers, shares, strict=True):
             upto = at + len(mine)
             after = Cursor(order.epoch, position + (number + 1) * size) if number < last else Cursor(order.epoch + 1, 0)
             draws = rows[at:upto] if rows is not None else None
-            jobs.append(self._job(order, (mine, samples[at:upto], valid), draws, after))
+            job = self._job(order, (mine, samples[at:upto], valid), draws, after)
+            job.claims = claims[at:upto] if claims is not None else None
+            jobs.append(job)
             at = upto
         return jobs
 

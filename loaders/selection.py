@@ -14,23 +14,37 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from loaders.line import Ints
-from loaders.plan import DEFAULT_BLOCK_BYTES, DEFAULT_LANES, Plan, Tail, block_samples
+from loaders.order import Pieces
+from loaders.plan import (
+    DEFAULT_BLOCK_BYTES,
+    DEFAULT_LANES,
+    REMOTE_BLOCK_BYTES,
+    REMOTE_LANES,
+    Plan,
+    Tail,
+    block_samples,
+)
 from wds_tools.dataset import Dataset, open_dataset
+from wds_tools.sources.options import Remote
 
 __all__ = [
+    "Access",
     "AnyOrder",
     "AnyPlan",
     "Opened",
     "OpenedDataset",
+    "Openness",
     "Options",
     "PartProgress",
     "Selection",
     "Urls",
     "WholeDataset",
     "as_selection",
+    "default_openness",
 ]
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -80,6 +94,10 @@ class AnyOrder(Protocol):
 
     def runs(self, positions: Ints) -> tuple[Ints, Ints]:
         """What is read from here on, as (first sample, samples) of ranges that begin at one of these positions."""
+        ...
+
+    def pieces(self, positions: Ints) -> Pieces:
+        """For each position what is worth fetching for it in one go. See `plan.Order`."""
         ...
 
     def replacements(self, position: int) -> Iterator[int]:
@@ -163,6 +181,23 @@ class Options:
         return replace(self, block=block)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How shards are got at.
+
+    Attributes:
+        remote: how remote hosts are asked; None means the defaults.
+        cache_dir: where indexes are kept; None means the user's cache directory.
+    """
+
+    remote: Remote | None = None
+    cache_dir: Path | None = None
+
+    def dataset(self, urls: Urls) -> Dataset:
+        """The dataset that these urls are."""
+        return open_dataset(urls, cache_dir=self.cache_dir, remote=self.remote)
+
+
 class Opened(Protocol):
     """A selection whose shards were looked up."""
 
@@ -178,7 +213,7 @@ class Opened(Protocol):
 class Selection(Protocol):
     """What stands in place of urls: `loaders.mix`, `loaders.balanced`, or one of your own."""
 
-    def opened(self) -> Opened:
+    def opened(self, access: Access) -> Opened:
         """Look the shards up."""
         ...
 
@@ -189,9 +224,9 @@ class WholeDataset:
 
     urls: Urls
 
-    def opened(self) -> OpenedDataset:
+    def opened(self, access: Access) -> OpenedDataset:
         """Look the shards up."""
-        return OpenedDataset(open_dataset(self.urls))
+        return OpenedDataset(access.dataset(self.urls))
 
 
 @dataclass(frozen=True)
@@ -213,6 +248,23 @@ class OpenedDataset:
             shuffle=options.shuffle,
             tail=options.tail,
         )
+
+
+class Openness(NamedTuple):
+    """How many runs are open at a time, and how long their blocks are."""
+
+    lanes: int
+    block_bytes: int
+
+
+def default_openness(dataset: Dataset) -> Openness:
+    """960 lanes of 256 KiB; 240 of 4 MiB for remote shards that were packed in shuffled order, where any order mixes.
+
+    A request costs a round trip, and money in some stores: 4 MiB make sixteen times fewer.
+    """
+    if dataset.shuffled and dataset.remote_shards.any():
+        return Openness(REMOTE_LANES, REMOTE_BLOCK_BYTES)
+    return Openness(DEFAULT_LANES, DEFAULT_BLOCK_BYTES)
 
 
 def as_selection(urls: Urls | Selection) -> Selection:

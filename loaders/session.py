@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from loaders.engine import Engine
+from loaders.fetch import Traffic
 from loaders.job import BatchJob, Cursor
 from loaders.make import Maker, Worker
 from loaders.read import SampleReader
@@ -56,9 +57,9 @@ class Session:
         self.rank, self.world_size = rank, world_size
         self.stats = Stats()
         self.slabs = Slabs(allocate, keep=recipe.read.prefetch + 2 if reuse else 0)
-        self._reader = SampleReader(dataset)
+        self._reader = SampleReader(dataset, recipe.read, budget=recipe.read.budget(plan, world_size))
         self._schedule = Schedule(
-            plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, announce=self._reader.announce
+            plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=self._reader.begin
         )
         maker = Maker(plan, recipe, self._reader, self.stats)
         self.quarantine = maker.quarantine
@@ -67,6 +68,11 @@ class Session:
         )
         self._next: Cursor | None = None
         self._part: object = None
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was fetched of remote shards."""
+        return self._reader.traffic
 
     @property
     def global_batch(self) -> int:
@@ -92,8 +98,7 @@ class Session:
         """
         self.stats.begin()
         self._next, self._part = None, (part := object())
-        order = self.plan.epoch(cursor.epoch)
-        self._engine.start(self._schedule.epoch_jobs(order, cursor.position, first=first, step=step))
+        self._engine.start(self._schedule.epoch_jobs(cursor.epoch, cursor.position, first=first, step=step))
         return self._taken(part)
 
     def _taken(self, part: object) -> Iterator[BatchJob]:
@@ -115,10 +120,12 @@ class Session:
 
     def close(self) -> None:
         """End the threads and close the shards; twice does nothing."""
+        self._engine.check_thread()
+        self._reader.stop()  # or a decode thread would wait for the network
         self._engine.close()
         self._reader.close()
 
     def abandon(self) -> None:
         """As close, without waiting: for a finalizer."""
         self._engine.abandon()
-        self._reader.close()
+        self._reader.abandon()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from loaders.fetch import Traffic
 from loaders.selection import PartProgress
 
 __all__ = ["Report", "Stats"]
@@ -32,6 +33,9 @@ class Report:
             with them the first ones of the next epoch.
         backend: what decodes pictures.
         parts: of a mix, how far the run has come in each of its datasets.
+        requests: ranges that were fetched of remote shards, not counting what was tried again.
+        fetched_bytes: what these brought.
+        fetch_wait_seconds: thread seconds in which decode threads waited for them, a part of read_seconds.
     """
 
     seconds: float
@@ -48,6 +52,14 @@ class Report:
     skipped: Mapping[str, int]
     backend: str
     parts: Sequence[PartProgress] = ()
+    requests: int = 0
+    fetched_bytes: int = 0
+    fetch_wait_seconds: float = 0.0
+
+    @property
+    def fetch_wait_share(self) -> float:
+        """The part of the decode threads' time in which they waited for remote bytes, 0 to 1."""
+        return self.fetch_wait_seconds / (self.seconds * self.threads) if self.seconds else 0.0
 
     def __str__(self) -> str:
         rate = self.samples / self.seconds if self.seconds else 0.0
@@ -56,8 +68,16 @@ class Report:
             f"{self.samples:,} samples in {self.batches:,} batches, {rate:,.0f} a second, {self.bytes / 1e6:,.1f} MB; "
             f"the consumer waited {self.wait_share:.0%} of {_time(self.seconds)}; {self.threads} threads spent "
             f"{_time(self.read_seconds)} reading and {_time(self.decode_seconds)} decoding ({self.backend})"
+            + (f"; {self._fetched()}" if self.requests else "")
             + (f"; skipped: {skipped}" if skipped else "")
             + "".join(f"; {part}" for part in self.parts)
+        )
+
+    def _fetched(self) -> str:
+        rate = self.fetched_bytes / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.fetched_bytes / 1e6:,.1f} MB fetched in {self.requests:,} requests, "
+            f"{rate / 1e6:,.1f} MB a second, for which the threads waited {self.fetch_wait_share:.0%} of their time"
         )
 
 
@@ -105,6 +125,7 @@ class Stats:
         skipped: Mapping[str, int],
         backend: str,
         parts: Sequence[PartProgress] = (),
+        traffic: Traffic = Traffic(),  # noqa: B008 - only read
     ) -> Report:
         """The counts so far."""
         seconds = time.perf_counter() - self.begun if self.begun is not None else 0.0
@@ -123,4 +144,7 @@ class Stats:
             skipped=dict(skipped),
             backend=backend,
             parts=tuple(parts),
+            requests=traffic.requests,
+            fetched_bytes=traffic.bytes,
+            fetch_wait_seconds=traffic.wait_seconds,
         )

@@ -14,6 +14,7 @@ sample's range when it is located; a shard's file when it is opened (`check_shar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,13 @@ from wds_tools import addresses
 from wds_tools.errors import StaleIndexError, UsageError, counted
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache, default_cache_dir
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import Listing, ShardRecord, read_listing, write_listing
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.parts import Ints, Part, joined, listed_parts, named_parts
-from wds_tools.sources.base import Source
+from wds_tools.sources.base import Expecting, Source
+from wds_tools.sources.options import Remote
+from wds_tools.sources.resolve import open_source
 from wds_tools.urls import Place, Urls, places, refuse_duplicates
 
 __all__ = ["Dataset", "ShardRecord", "join_datasets", "open_dataset", "write_listing"]
@@ -44,15 +48,19 @@ class Dataset:
         starts: int64 (S + 1,), the dataset's number of each shard's first sample, and the number of samples.
         listing: the keys of its dataset.json without the shards; empty without a listing.
         place: where that dataset.json lies; None without one, or with several.
+        remote: how remote shards are asked for; None means the defaults.
     """
 
-    def __init__(self, part: Part, *, listing: Mapping[str, Any], place: str | None = None) -> None:
+    def __init__(
+        self, part: Part, *, listing: Mapping[str, Any], place: str | None = None, remote: Remote | None = None
+    ) -> None:
         self.urls: Sequence[str] = part.urls
         self.counts: Ints = part.counts
         self.sizes: Ints = part.sizes
         self.starts: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(part.counts, dtype=np.int64)])
         self.listing: Mapping[str, Any] = listing
         self.place = place
+        self.remote = remote
         self._part = part
         for array in (self.counts, self.sizes, self.starts):
             array.flags.writeable = False
@@ -74,6 +82,13 @@ class Dataset:
         value = self.listing.get("shuffled")
         return value if isinstance(value, bool) else None
 
+    @cached_property
+    def remote_shards(self) -> npt.NDArray[np.bool_]:
+        """Which shards are no files of this machine, bool (S,)."""
+        if not self._part.urls.mentions("://"):
+            return np.zeros(len(self.urls), dtype=np.bool_)
+        return np.fromiter(map(addresses.is_remote, self.urls), np.bool_, len(self.urls))
+
     def __len__(self) -> int:
         return int(self.starts[-1])
 
@@ -82,7 +97,7 @@ class Dataset:
         return f"<{kind} {counted(len(self), 'sample')} in {counted(len(self.urls), 'shard')}, {size:,} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._part, dict(self.listing), self.place)
+        return _rebuild, (self._part, dict(self.listing), self.place, self.remote)
 
     def locate(self, ids: npt.ArrayLike) -> tuple[Ints, Ints, Ints]:
         """Where the samples with these numbers lie.
@@ -111,13 +126,32 @@ class Dataset:
             raise StaleIndexError(problem, url=self.urls[int(shard[at])], cure=self._cure())
         return shard, begin, end
 
+    def open_shard(self, shard: int) -> Source:
+        """Open a shard and check that it is the one that was indexed; the caller closes it.
+
+        Raises:
+            StaleIndexError: it has another size. Of a remote one the first read says so: opening it asks nothing.
+            UnavailableError: it cannot be opened.
+        """
+        source = open_source(self.urls[shard], remote=self.remote)
+        try:
+            self.check_shard(shard, source)
+        except BaseException:
+            source.close()
+            raise
+        return source
+
     def check_shard(self, shard: int, source: Source) -> None:
         """Check that an opened shard is the one that was indexed; to be called once for each open file.
 
         Raises:
             StaleIndexError: it has another size.
         """
-        expected, found = int(self.sizes[shard]), source.size()
+        expected = int(self.sizes[shard])
+        if isinstance(source, Expecting):
+            source.expect(size=expected)
+            return
+        found = source.size()
         if expected != found:
             problem = f"the index is of a shard with {expected:,} bytes, this has {found:,}"
             raise StaleIndexError(problem, url=self.urls[shard], cure=self._cure())
@@ -128,16 +162,17 @@ class Dataset:
         return f"Copy the shard again if it was cut, else make the index again: `wds index --force {self.place}`"
 
 
-def _rebuild(part: Part, listing: dict[str, Any], place: str | None) -> Dataset:
-    return Dataset(part, listing=listing, place=place)
+def _rebuild(part: Part, listing: dict[str, Any], place: str | None, remote: Remote | None) -> Dataset:
+    return Dataset(part, listing=listing, place=place, remote=remote)
 
 
-def open_dataset(urls: Urls, *, cache_dir: Path | None = None) -> Dataset:
+def open_dataset(urls: Urls, *, cache_dir: Path | None = None, remote: Remote | None = None) -> Dataset:
     """Open the dataset that `urls` mean (see the module `urls`): listings, or shards, or a list of both.
 
     Args:
         urls: a string with braces, a glob, a folder, a listing, a Path, or a list of these.
         cache_dir: where indexes are kept (in `index/`); the user's cache directory by default.
+        remote: how remote hosts are asked; the defaults where None.
 
     Raises:
         NoShardsError: nothing matches.
@@ -146,22 +181,27 @@ def open_dataset(urls: Urls, *, cache_dir: Path | None = None) -> Dataset:
         ShardError: a shard that had to be scanned is no whole tar, or is compressed.
     """
     cache = IndexCache(default_cache_dir() if cache_dir is None else cache_dir)
+    files = Files(cache, remote)
     parts: list[Part] = []
-    listings: list[Listing | None] = []
-    for listed, run in groupby(places(urls), key=lambda place: place.listing):
+    listings: list[Listing] = []
+    facts: list[Mapping[str, Any]] = []
+    for listed, run in groupby(places(urls, remote=remote), key=lambda place: place.listing):
         if listed:
-            found = [_read(place) for place in run]
-            parts += [part for listing in found for part in listed_parts(listing, cache)]
+            found = [_read(place, files) for place in run]
+            parts += [part for listing in found for part in listed_parts(listing, cache, files)]
             listings += found
+            facts += [listing.facts for listing in found]
         else:
-            parts += named_parts([place.url for place in run], cache)
-            listings.append(None)
+            named = named_parts([place.url for place in run], cache, files)
+            parts += named
+            facts += [part.facts or {} for part in named]
     refuse_duplicates([url for part in parts for url in part.urls])
-    return Dataset(joined(parts, cache), listing=_common(listings), place=_only_place(listings))
+    place = listings[0].place if len(facts) == len(listings) == 1 else None
+    return Dataset(joined(parts, cache), listing=_common(facts), place=place, remote=remote)
 
 
-def _read(place: Place) -> Listing:
-    listing = read_listing(addresses.absolute(place.url))
+def _read(place: Place, files: Files) -> Listing:
+    listing = read_listing(addresses.absolute(place.url), fetch=files.read)
     if place.folder:
         warn_of_unlisted(listing.place, listing.urls)
     return listing
@@ -178,15 +218,14 @@ def join_datasets(datasets: Sequence[Dataset], *, cache_dir: Path | None = None)
     if not others:
         return first
     cache = IndexCache(default_cache_dir() if cache_dir is None else cache_dir)
-    listing = {k: v for k, v in first.listing.items() if all(each.listing.get(k) == v for each in others)}
-    return Dataset(joined([each._part for each in datasets], cache), listing=listing)  # noqa: SLF001 - the same class
+    listing = _common([each.listing for each in datasets])
+    if any(each.remote != first.remote for each in others):
+        raise UsageError("datasets with different `remote` options cannot be joined", cure="Give all the same.")
+    parts = [each._part for each in datasets]  # noqa: SLF001 - the same class
+    return Dataset(joined(parts, cache), listing=listing, remote=first.remote)
 
 
-def _common(listings: list[Listing | None]) -> dict[str, Any]:
-    """The facts of the one listing, or those on which all agree."""
-    first, *others = [listing.facts if listing else {} for listing in listings]
+def _common(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts on which all agree."""
+    first, *others = facts
     return {key: value for key, value in first.items() if all(key in each and each[key] == value for each in others)}
-
-
-def _only_place(listings: list[Listing | None]) -> str | None:
-    return listings[0].place if len(listings) == 1 and listings[0] is not None else None

@@ -8,11 +8,16 @@
     "file:///data/a%20b.tar"       percent signs are decoded in file urls only
     ["a.tar", "b-{0..9}.tar"]      any of these one after the other
 
+    "http://host/d/"               a folder on a host: its dataset.json
+    "s3://bucket/d/*.tar"          a glob, where the store can list what it has
+
 A string that names something that exists is that thing, even if it has braces, `*`, `?` or `[` in its name. Remote urls
-(`http://`, `s3://`) have the braces in their path expanded and are kept as they are. Nothing unfinished
-(`.NAME.tar.<random>.tmp`) is ever matched, nor other hidden files. A shard listed twice is an error that names it,
-since "every sample exactly once" would silently become twice; a dataset that shall weigh more is a matter of mixing.
-A folder whose listing leaves out shards that lie beside it is opened with a line in the log.
+(`http://`, `s3://`) have the braces in their path expanded and are kept as they are; a web server cannot be asked what
+it has, so that braces or a listing must say it. A query (`?sig=...`) belongs to the url that has it, and is not passed
+on to what a listing names. Nothing unfinished (`.NAME.tar.<random>.tmp`) is ever matched, nor other hidden files. A
+shard listed twice is an error that names it, since "every sample exactly once" would silently become twice; a dataset
+that shall weigh more is a matter of mixing. A folder whose listing leaves out shards that lie beside it is opened with
+a line in the log.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
@@ -27,30 +32,29 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from wds_tools import addresses
 from wds_tools.errors import NoShardsError, UsageError, shown
 from wds_tools.index.beside import warn_of_unlisted
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import LISTING_NAME, read_listing
+from wds_tools.remote_urls import Place, expand_remote
+from wds_tools.sources.options import Remote
 
 __all__ = ["Place", "Urls", "expand", "places", "refuse_duplicates"]
 
 Urls: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 
 
-class Place(NamedTuple):
-    """One thing that the user named: a shard, or a listing of shards."""
-
-    url: str
-    listing: bool
-    folder: bool = False
-    """Whether the listing was found in a folder that was named."""
-
-
-def expand(urls: Urls) -> list[str]:
+def expand(urls: Urls, *, remote: Remote | None = None) -> list[str]:
     """The shards that `urls` mean, in order, listings read and expanded.
+
+    Args:
+        urls: see the module.
+        remote: how remote hosts are asked; the defaults where None.
 
     Raises:
         NoShardsError: a pattern, a folder or a list without shards.
@@ -58,8 +62,9 @@ def expand(urls: Urls) -> list[str]:
         ListingError: a listing that is damaged.
     """
     found: list[str] = []
-    for place in places(urls):
-        shards = read_listing(place.url).urls if place.listing else [place.url]
+    files = Files(IndexCache(None), remote)
+    for place in places(urls, remote=remote):
+        shards = read_listing(place.url, fetch=files.read).urls if place.listing else [place.url]
         if place.folder:
             warn_of_unlisted(place.url, shards)
         found += shards
@@ -67,17 +72,17 @@ def expand(urls: Urls) -> list[str]:
     return found
 
 
-def places(urls: Urls) -> list[Place]:
+def places(urls: Urls, *, remote: Remote | None = None) -> list[Place]:
     """As `expand`, with listings kept as what they are."""
     if isinstance(urls, str | os.PathLike):
-        return list(_expand_one(urls))
+        return list(_expand_one(urls, remote))
     try:
         items = list(urls)
     except TypeError as error:
         raise UsageError(f"urls are a str, a Path or a list of these, not {type(urls).__name__}") from error
     if not items:
         raise NoShardsError("an empty list of urls")
-    return [place for item in items for place in _expand_one(item)]
+    return [place for item in items for place in _expand_one(item, remote)]
 
 
 def refuse_duplicates(urls: list[str]) -> None:
@@ -94,11 +99,11 @@ def refuse_duplicates(urls: list[str]) -> None:
         seen.add(place)
 
 
-def _expand_one(item: object) -> Iterator[Place]:
+def _expand_one(item: object, remote: Remote | None) -> Iterator[Place]:
     if isinstance(item, os.PathLike):
         yield from _expand_path(_text(os.fspath(item)))
     elif isinstance(item, str):
-        yield from _expand_text(item)
+        yield from _expand_text(item, remote)
     else:
         raise UsageError(f"a url is a str or a Path, not {type(item).__name__}")
 
@@ -107,7 +112,7 @@ def _text(path: str | bytes) -> str:
     return os.fsdecode(path)
 
 
-def _expand_text(text: str) -> Iterator[Place]:
+def _expand_text(text: str, remote: Remote | None) -> Iterator[Place]:
     if not text.strip():
         raise NoShardsError("an empty url")
     if text.startswith("pipe:"):
@@ -121,8 +126,9 @@ def _expand_text(text: str) -> Iterator[Place]:
         yield from _expand_path(text)
         return
     pieces = addresses.expand_braces(text)
-    if kind is not None and kind != "file":
-        yield from (Place(piece, addresses.is_listing(piece)) for piece in pieces)
+    if addresses.is_remote(text):
+        for piece in pieces:
+            yield from expand_remote(piece, remote)
     else:
         yield from _expand_local(text, pieces)
 

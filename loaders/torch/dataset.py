@@ -28,7 +28,7 @@ from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.job import Cursor
 from loaders.plan import Tail
 from loaders.policy import OnError
-from loaders.read import Reading
+from loaders.reading import Reading
 from loaders.selection import AnyPlan, Selection, Urls
 from loaders.session import Session
 from loaders.slab import plain_memory

@@ -15,7 +15,7 @@ from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.loader import ShardLoader as NumpyLoader
 from loaders.plan import Tail
 from loaders.policy import OnError
-from loaders.read import Reading
+from loaders.reading import Reading
 from loaders.selection import Selection, Urls
 from loaders.slab import Allocate, plain_memory
 from wds_tools.errors import UsageError

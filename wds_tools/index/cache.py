@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from wds_tools.atomic import write_atomic
 from wds_tools.errors import ShardstreamError
 from wds_tools.index.listing import ShardRecord, write_listing
 from wds_tools.index.offsets import OffsetArray, Offsets, map_offsets, write_offsets
+from wds_tools.sample import BytesLike
 
 __all__ = ["FileFacts", "IndexCache", "default_cache_dir"]
 
@@ -32,11 +33,11 @@ _MAGIC = b"shardstream-index-1\n"
 
 
 class FileFacts(NamedTuple):
-    """What makes a file the same file: absolute path, bytes, modification time in ns."""
+    """What makes a file the same file: absolute path, bytes, modification time in ns; of a url its version."""
 
     path: str
     size: int
-    mtime_ns: int
+    mtime_ns: int | str
 
 
 def default_cache_dir() -> Path | None:
@@ -112,7 +113,36 @@ class IndexCache:
             return None
         return map_offsets(str(path), length=length)
 
-    def _keep(self, write: Callable[[Path], object]) -> bool:
+    @property
+    def folder(self) -> Path | None:
+        """Where files are kept; None where nothing can be."""
+        return self._folder
+
+    def keep(self, path: Path, pieces: Iterable[BytesLike]) -> int | None:
+        """Keep a file under `folder`; how many bytes it has, None where nothing can be kept.
+
+        Raises:
+            ShardstreamError: what the pieces raise. A disk that fails is none of it: then nothing is kept.
+        """
+        raised: list[ShardstreamError] = []
+        count = 0
+
+        def counted() -> Iterator[BytesLike]:
+            nonlocal count
+            try:
+                for piece in pieces:
+                    count += len(piece)
+                    yield piece
+            except ShardstreamError as error:
+                raised.append(error)
+                raise
+
+        kept = self._keep(lambda _: write_atomic(path, counted(), durable=False), quiet=raised)
+        if raised:
+            raise raised[0]
+        return count if kept else None
+
+    def _keep(self, write: Callable[[Path], object], *, quiet: Sequence[object] = ()) -> bool:
         folder = self._folder
         if folder is None:
             return False
@@ -120,6 +150,8 @@ class IndexCache:
             folder.mkdir(parents=True, exist_ok=True)
             write(folder)
         except (OSError, ShardstreamError) as error:
+            if quiet:  # it is not the folder's fault
+                return False
             _log.warning("the index is not kept and will be made again at the next start: %s", error)
             self._folder = None
             return False

@@ -85,11 +85,8 @@ def file_facts(urls: Sequence[str]) -> list[FileFacts]:
 
 
 def _facts(url: str) -> FileFacts | None:
-    if addresses.scheme(url) not in {None, "file"} or url.startswith("pipe:"):
-        open_source(url).close()  # the resolver says what it thinks of such an address
-        raise UsageError(
-            "a remote shard needs a listing", url=url, cure="Copy it, or make a listing where it lies with `wds index`"
-        )
+    if addresses.is_remote(url) or url.startswith("pipe:"):
+        raise UsageError("not a file of this machine", url=url, cure="Copy it, or stream it with loaders.StreamLoader")
     path = os.path.abspath(addresses.path_of(url))
     try:
         found = os.stat(path)

@@ -19,21 +19,22 @@ from wds_tools.index.sidecars import Component, escaped, makes_sample, parse_dal
 from wds_tools.sources.base import Source
 from wds_tools.tar import headers
 
-__all__ = ["offsets_from_dali", "offsets_from_energon"]
+__all__ = ["PROBES", "offsets_from_dali", "offsets_from_energon"]
 
-_PROBES = 20
+PROBES = 20
 _GAP_LIMIT = 4 << 20  # bytes of other members and extension headers between two samples that are looked through
 _TAIL_LIMIT = 1 << 20  # zeros behind the last sample that are looked through; GNU tar writes 10 KiB at most
 _EXTENSIONS = frozenset(b"xgLK")
 
 
-def offsets_from_energon(data: bytes, source: Source, *, place: str) -> OffsetArray:
+def offsets_from_energon(data: bytes, source: Source, *, place: str, probes: int = PROBES) -> OffsetArray:
     """The offsets in an Energon index, checked against the shard.
 
     Args:
         data: the index file's content.
         source: the shard, open.
         place: where the index lies, for messages.
+        probes: how many samples are looked at.
 
     Returns:
         uint64 (n + 1,): each sample's first header, and the end.
@@ -48,12 +49,12 @@ def offsets_from_energon(data: bytes, source: Source, *, place: str) -> OffsetAr
     first = int(offsets[0])
     if first and len(offsets) > 1:
         _check_nothing_before(source, first, place)
-    for at in _probes(len(offsets) - 1):
+    for at in _probes(len(offsets) - 1, probes):
         _header_at(source, int(offsets[at]), place)
     return offsets
 
 
-def offsets_from_dali(data: bytes, source: Source, *, place: str) -> OffsetArray:
+def offsets_from_dali(data: bytes, source: Source, *, place: str, probes: int = PROBES) -> OffsetArray:
     """The offsets in a DALI index, checked against the shard; as `offsets_from_energon`."""
     samples = parse_dali(data, place)
     if not samples:
@@ -62,7 +63,7 @@ def offsets_from_dali(data: bytes, source: Source, *, place: str) -> OffsetArray
     begins = [_begin(source, end, sample[0], place) for end, sample in zip(ends, samples, strict=False)]
     offsets = np.array([*begins, ends[-1]], dtype=np.uint64)
     _check_row(offsets, source, place)
-    for at in _probes(len(samples)):
+    for at in _probes(len(samples), probes):
         for component in samples[at]:
             _check_component(source, component, place)
     return offsets
@@ -153,6 +154,6 @@ def _check_row(offsets: OffsetArray, source: Source, place: str) -> None:
         raise StaleIndexError(f"the shard goes on behind {end}, where the index ends", url=place)
 
 
-def _probes(count: int) -> list[int]:
-    """Up to twenty sample numbers, evenly spread, first and last among them."""
-    return sorted({round(at * (count - 1) / (_PROBES - 1)) for at in range(_PROBES)}) if count else []
+def _probes(count: int, most: int) -> list[int]:
+    """Up to so many sample numbers, evenly spread, first and last among them."""
+    return sorted({round(at * (count - 1) / (most - 1)) for at in range(most)}) if count else []

@@ -117,14 +117,19 @@ def ends_crc(first: OffsetArray, last: OffsetArray) -> int:
     return zlib.crc32(np.stack([first, last], axis=1).astype("<u8").tobytes())
 
 
-def read_listing(url: str) -> Listing:
+def read_listing(url: str, *, fetch: Callable[[str], bytes] | None = None) -> Listing:
     """Read the listing at `url`.
+
+    Args:
+        url: where it lies.
+        fetch: gives the content of a file by its address, such as `Files.read`, which keeps remote ones.
 
     Raises:
         ListingError: it is no listing, or a damaged one.
         UnavailableError: it cannot be read (ShardMissingError: it is not there).
     """
-    return parse_listing(_fetch(url), url, fetch=_fetch)
+    fetch = fetch or _fetch
+    return parse_listing(fetch(url), url, fetch=fetch)
 
 
 def _fetch(url: str) -> bytes:
@@ -243,7 +248,13 @@ def _what_is_wrong(entries: list[tuple[str, Any]]) -> str:
 
 
 def write_listing(
-    path: Path, records: Sequence[ShardRecord], *, name: str, extra: Mapping[str, object] = {}, durable: bool = True
+    path: Path,
+    records: Sequence[ShardRecord],
+    *,
+    name: str,
+    extra: Mapping[str, object] = {},
+    durable: bool = True,
+    empty: bool = False,
 ) -> None:
     """Write `<stem>.offsets.npy` and then the listing `path`, each atomically.
 
@@ -253,12 +264,15 @@ def write_listing(
         name: of the dataset.
         extra: further keys (`classes`, `fields`, `shuffled`, `command`); JSON values, NaN not among them.
         durable: whether to wait for the disk; a cache needs not.
+        empty: whether there may be no shards, as in one of many parts of a dataset. Nobody opens such a listing.
 
     Raises:
         UsageError: no shards, one shard twice, extra keys that are the listing's own or no JSON.
         UnavailableError: the disk is full, read-only or out of permission.
     """
     offsets = path.with_name(offsets_name(path.name))
+    if not records and not empty:
+        raise UsageError("a listing without shards", url=str(path))
     text = _text(records, name, offsets.name, extra, str(path))
     write_offsets(offsets, (record.offsets for record in records), length=_length(records), durable=durable)
     write_atomic(path, [text.encode("ascii")], durable=durable)
@@ -269,8 +283,6 @@ def _length(records: Sequence[ShardRecord]) -> int:
 
 
 def _text(records: Sequence[ShardRecord], name: str, offsets: str, extra: Mapping[str, object], url: str) -> str:
-    if not records:
-        raise UsageError("a listing without shards", url=url)
     if len({record.url for record in records}) < len(records):
         raise UsageError("a listing with a shard twice", url=url)
     if clash := sorted(set(extra) & set(OWN_KEYS)):

@@ -7,6 +7,7 @@ pickle is a path, a range and a length. The file holds plain `.npy`, so numpy an
 
 from __future__ import annotations
 
+import io
 import mmap
 import stat
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from wds_tools.atomic import write_atomic
 from wds_tools.errors import ShardstreamError, StaleIndexError, UnavailableError
 
-__all__ = ["OffsetArray", "Offsets", "map_offsets", "write_offsets"]
+__all__ = ["OffsetArray", "Offsets", "map_offsets", "offsets_in", "write_offsets"]
 
 OffsetArray = npt.NDArray[np.uint64]
 
@@ -101,13 +102,33 @@ def map_offsets(path: str, *, length: int) -> Offsets:
         raise UnavailableError(f"the offsets cannot be read: {error.strerror or error}", url=path) from error
     except Exception as error:  # numpy lets through whatever its parser of headers raises
         raise StaleIndexError(f"the offsets file is damaged: {error}", url=path) from error
+    _check_row(array, length, path)
+    # As a plain array: slices and look-ups of np.memmap cost twice as much. The base keeps the mapping alive.
+    mapping = getattr(array, "_mmap", None)
+    return Offsets(array.view(np.ndarray), path=str(Path(path).absolute()), total=length, mapping=mapping)
+
+
+def offsets_in(data: bytes, *, length: int) -> Offsets:
+    """The offsets that the content of an offsets file holds, in memory; as `map_offsets`.
+
+    Raises:
+        StaleIndexError: they are of another number, or it is no such file.
+    """
+    if not data.startswith(_MAGIC):  # or numpy would unpack an archive, or take it for a pickle
+        raise StaleIndexError(f"the offsets file is damaged: it begins with {data[: len(_MAGIC)]!r}")
+    try:
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except Exception as error:  # numpy lets through whatever its parser of headers raises
+        raise StaleIndexError(f"the offsets file is damaged: {error}") from error
+    _check_row(array, length, None)
+    return Offsets(array)
+
+
+def _check_row(array: object, length: int, path: str | None) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != np.dtype("<u8") or array.ndim != 1:
         raise StaleIndexError("the offsets file holds something else than one row of uint64", url=path)
     if len(array) != length:
         raise StaleIndexError(f"the offsets file holds {len(array):,} numbers, {length:,} expected", url=path)
-    # As a plain array: slices and look-ups of np.memmap cost twice as much. The base keeps the mapping alive.
-    mapping = getattr(array, "_mmap", None)
-    return Offsets(array.view(np.ndarray), path=str(Path(path).absolute()), total=length, mapping=mapping)
 
 
 def _check_begin(path: Path) -> None:
@@ -126,8 +147,6 @@ def write_offsets(path: Path, rows: Iterable[OffsetArray], *, length: int, durab
 
 
 def _npy(rows: Iterable[OffsetArray], length: int) -> Iterator[bytes | memoryview]:
-    import io
-
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": "<u8", "fortran_order": False, "shape": (length,)})
     yield head.getvalue()

@@ -47,6 +47,10 @@ class PackedStrings(Sequence[str]):
             yield text[begin:end].decode("utf-8", "surrogatepass")
             begin = end
 
+    def mentions(self, text: str) -> bool:
+        """Whether any of them holds the text; a look at all at once, without a Python object each."""
+        return text.encode("utf-8", "surrogatepass") in self._text
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PackedStrings):
             return self._text == other._text and bool(np.array_equal(self._ends, other._ends))

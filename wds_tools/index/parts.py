@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError, counted, shown
+from wds_tools.errors import ListingError, ShardMissingError, ShardstreamError, StaleIndexError, counted, shown
+from wds_tools.index import remote
 from wds_tools.index.beside import listings_in
 from wds_tools.index.cache import FileFacts, IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.find import file_facts, index_shards
 from wds_tools.index.listing import Listing, ends_crc, read_listing
-from wds_tools.index.offsets import Offsets, map_offsets
+from wds_tools.index.offsets import Offsets, map_offsets, offsets_in
 from wds_tools.index.packed import PackedStrings
 from wds_tools.urls import refuse_duplicates
 
@@ -46,15 +48,17 @@ class Part(NamedTuple):
         counts: int64 (S,), samples of each.
         sizes: int64 (S,), bytes of each.
         offsets: for each in turn its samples' first headers and the end.
+        facts: what a listing that was found beside them says of any of its shards: names of classes, order.
     """
 
     urls: PackedStrings
     counts: Ints
     sizes: Ints
     offsets: Offsets
+    facts: Mapping[str, Any] | None = None
 
 
-def listed_parts(listing: Listing, cache: IndexCache) -> list[Part]:
+def listed_parts(listing: Listing, cache: IndexCache, files: Files) -> list[Part]:
     """The shards of a listing that was asked for.
 
     Raises:
@@ -64,22 +68,55 @@ def listed_parts(listing: Listing, cache: IndexCache) -> list[Part]:
     cure = f"Make it again with `wds index --force {listing.place}`"
     try:
         if listing.offsets is not None:
-            return [_mapped(listing)]
-        parts = named_parts(listing.urls, cache, beside=False)
+            return [_mapped(listing, files)]
+        parts = named_parts(listing.urls, cache, files, beside=False)
         _compare(listing, joined(parts, cache))
     except ListingError as error:
         raise error.at(url=listing.place, cure=cure) from error.__cause__
     return parts
 
 
-def named_parts(urls: Sequence[str], cache: IndexCache, *, beside: bool = True) -> list[Part]:
+def named_parts(urls: Sequence[str], cache: IndexCache, files: Files, *, beside: bool = True) -> list[Part]:
     """Shards named one by one: by the listing beside them where there is one that fits, else indexed."""
+    parts: list[Part] = []
+    for away, run in groupby(urls, key=addresses.is_remote):
+        of_kind = _remote_parts if away else _local_parts
+        parts += of_kind(list(run), cache, files, beside=beside)
+    return parts
+
+
+def _remote_parts(urls: list[str], cache: IndexCache, files: Files, *, beside: bool) -> list[Part]:
+    parts: list[Part] = []
+    for place, run in remote.folders(urls):
+        found = remote.beside(place, run, files) if beside else None
+        if found is not None:
+            listing, chosen = found
+            whole = _mapped(listing, files)
+            named = whole._replace(urls=PackedStrings(_named(whole.urls, chosen, run)))
+            parts += _runs(named, chosen, listing)
+            continue
+        facts, rows = remote.index_remote(run, files, cache)
+        counts = np.array([len(row) - 1 for row in rows], dtype=np.int64)
+        sizes = np.array([fact.size for fact in facts], dtype=np.int64)
+        parts.append(Part(PackedStrings(run), counts, sizes, Offsets(np.concatenate(rows))))
+    return parts
+
+
+def _named(listed: Sequence[str], chosen: list[int], urls: list[str]) -> list[str]:
+    """The listed urls, those of the chosen ones as the user gave them."""
+    names = list(listed)
+    for at, url in zip(chosen, urls, strict=True):
+        names[at] = url
+    return names
+
+
+def _local_parts(urls: list[str], cache: IndexCache, files: Files, *, beside: bool) -> list[Part]:
     facts = file_facts(urls)
     parts: list[Part] = []
     loose: list[FileFacts] = []
     for folder, group in groupby(facts, key=lambda fact: os.path.dirname(fact.path)):
         run = list(group)
-        found = _beside(folder, run) if beside else None
+        found = _beside(folder, run, files) if beside else None
         if found is None:
             loose += run
             continue
@@ -92,7 +129,7 @@ def named_parts(urls: Sequence[str], cache: IndexCache, *, beside: bool = True) 
 def joined(parts: list[Part], cache: IndexCache) -> Part:
     """Several parts as one."""
     if len(parts) == 1:
-        return parts[0]
+        return parts[0]._replace(facts=None)  # the dataset has them
     urls = PackedStrings(url for part in parts for url in part.urls)
     counts = np.concatenate([part.counts for part in parts])
     sizes = np.concatenate([part.sizes for part in parts])
@@ -111,12 +148,36 @@ def _begins(counts: Ints) -> Ints:
     return begins
 
 
-def _mapped(listing: Listing) -> Part:
+def _mapped(listing: Listing, files: Files) -> Part:
     """The shards of a listing with offsets, these checked against it."""
-    counts, sizes = listing.counts, listing.sizes
-    if listing.offsets is None or int(sizes.min()) < 0:
+    if listing.offsets is None or int(listing.sizes.min()) < 0:
         raise ListingError("a listing with offsets must say the filesize of each shard")
-    offsets = map_offsets(listing.offsets, length=int(counts.sum()) + len(counts))
+    try:
+        return _checked(listing, _offsets(listing.offsets, listing, files))
+    except StaleIndexError:
+        if not addresses.is_remote(listing.offsets):
+            raise
+    files.forget(listing.offsets)  # what is kept may be damaged, or the host served a file that was being replaced
+    return _checked(listing, _offsets(listing.offsets, listing, files))
+
+
+def _offsets(place: str, listing: Listing, files: Files) -> Offsets:
+    """The offsets of a listing: mapped, or in memory where a remote file cannot be kept."""
+    length = int(listing.counts.sum()) + len(listing.counts)
+    if not addresses.is_remote(place):
+        return map_offsets(addresses.path_of(place), length=length)
+    try:
+        path = files.path(place)
+        return offsets_in(files.read(place), length=length) if path is None else map_offsets(str(path), length=length)
+    except ShardMissingError as error:
+        raise StaleIndexError("the offsets file is missing", url=place) from error
+    except StaleIndexError as error:
+        error.url = place  # and not where it is kept
+        raise
+
+
+def _checked(listing: Listing, offsets: Offsets) -> Part:
+    counts, sizes = listing.counts, listing.sizes
     begins = _begins(counts)
     first, last = offsets.array[begins], offsets.array[begins + counts]
     offsets.forget()
@@ -147,14 +208,14 @@ def _compare(listing: Listing, part: Part) -> None:
             raise StaleIndexError(problem, url=listing.urls[at])
 
 
-def _beside(folder: str, facts: list[FileFacts]) -> list[Part] | None:
+def _beside(folder: str, facts: list[FileFacts], files: Files) -> list[Part] | None:
     """What a listing in `folder` says of these shards, as runs that lie together in its offsets; None if none fits."""
     for place in listings_in(folder):
         try:
             listing = read_listing(place)
             chosen = _chosen(listing, facts)
             if chosen is not None:
-                return list(_runs(_mapped(listing), chosen))
+                return list(_runs(_mapped(listing, files), chosen, listing))
         except ShardstreamError as error:
             _log.warning("%s is passed over: %s", shown(place), error)
         else:
@@ -187,13 +248,14 @@ def _chosen(listing: Listing, facts: list[FileFacts]) -> list[int] | None:
     return chosen if fits and listing.offsets is not None else None
 
 
-def _runs(whole: Part, chosen: list[int]) -> Iterator[Part]:
+def _runs(whole: Part, chosen: list[int], listing: Listing) -> Iterator[Part]:
+    facts = {key: listing.facts[key] for key in ("classes", "shuffled") if key in listing.facts}
     begins = np.append(_begins(whole.counts), len(whole.offsets))
     for _, group in groupby(enumerate(chosen), key=lambda pair: pair[1] - pair[0]):
         run = [at for _, at in group]
         part = slice(run[0], run[-1] + 1)
         offsets = whole.offsets[int(begins[part.start]) : int(begins[part.stop])]
-        yield Part(whole.urls[part], whole.counts[part], whole.sizes[part], offsets)
+        yield Part(whole.urls[part], whole.counts[part], whole.sizes[part], offsets, facts)
 
 
 def _indexed(facts: list[FileFacts], cache: IndexCache) -> Part:
@@ -214,7 +276,7 @@ def _kept_set(facts: list[FileFacts], cache: IndexCache) -> Part | None:
     if place is None:
         return None
     try:
-        return _mapped(read_listing(place))
+        return _mapped(read_listing(place), Files(cache))
     except ShardstreamError as error:
         _log.warning("a kept index is made again: %s", error)
         return None

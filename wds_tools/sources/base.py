@@ -6,9 +6,9 @@ that is not: a read fills its buffer wholly or raises. Sources hold no position,
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
-__all__ = ["Source", "Stream"]
+__all__ = ["Expecting", "Source", "Stream"]
 
 
 class Source(Protocol):
@@ -43,6 +43,15 @@ class Source(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A source that knows its size from the first answer only, and can be told what that must say."""
+
+    def expect(self, *, size: int | None = None, version: str | None = None) -> object:
+        """Have the first answer checked against this; nothing is asked for it."""
+        ...
 
 
 class Stream(Protocol):
