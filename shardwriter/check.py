@@ -1,4 +1,4 @@
-"""Whether the pictures of a sample can be shown, found out before they are packed.
+"""Whether the pictures of a sample can be shown and its labels are whole numbers, found out before they are packed.
 
 "header" (the default) reads each picture's header and looks for its end: no picture, an unknown format, too many
 pixels, truncated. "decode" decodes all of it as well, which finds damage in the middle, at the speed of the decoder.
@@ -7,10 +7,13 @@ Readers hold pictures against the same rules (wds_tools.pictures), so what passe
 
 from __future__ import annotations
 
+import threading
 from typing import Literal, TypeAlias, get_args
 
-from wds_tools.codec import kind_of
+from wds_tools.codec import decode_field, kind_of
 from wds_tools.errors import (
+    FieldError,
+    MissingFieldError,
     PictureTooLargeError,
     SampleError,
     TruncatedPictureError,
@@ -31,51 +34,61 @@ _EXTENSIONS = {"jpg": "jpeg", "tif": "tiff", "pgm": "ppm", "pbm": "ppm", "pnm": 
 
 
 class Checker:
-    """Checks samples; one for each thread.
+    """Checks samples, from any thread.
 
     Args:
         check: how far, "header" or "decode".
         pictures: the limit of pixels among others, as for the readers to come.
-
-    Attributes:
-        misnamed: pictures seen so far whose bytes are of another format than their field says.
     """
 
     def __init__(self, check: Check, pictures: Pictures) -> None:
         if check not in get_args(Check):
             raise UsageError(f"check is {check!r}, expected one of {', '.join(map(repr, get_args(Check)))}")
         self._pictures = pictures
-        self._decoder = Decoder(pictures) if check == "decode" else None
-        self._kinds: dict[str, bool] = {}
-        self.misnamed = 0
+        self._decode = check == "decode"
+        self._kinds: dict[str, str] = {}
+        self._threads = threading.local()  # a decoder owns memory, so each thread has its own
 
-    def check(self, sample: Sample) -> None:
-        """Accept the sample's pictures. Values that are no bytes are left to the writer, which encodes them.
+    def check(self, sample: Sample) -> int:
+        """Accept the bytes of pictures and labels; other values are left to the writer, which encodes them.
+
+        Returns:
+            How many pictures are of another format than their field says.
 
         Raises:
-            PictureError: with the field, and which kind.
+            PictureError, FieldError: with the field, and what is wrong.
         """
+        misnamed = 0
         for field, data in sample.items():
-            if field not in SPECIAL and self._is_picture(field) and isinstance(data, bytes):
-                try:
-                    facts = self._facts(data)
-                except SampleError as error:
-                    raise error.at(field=field) from error.__cause__
-                extension = field.rpartition(".")[2]
-                self.misnamed += _EXTENSIONS.get(extension, extension) != _EXTENSIONS.get(facts.format, facts.format)
+            if field in SPECIAL or not isinstance(data, bytes):
+                continue
+            kind = self._kinds.get(field) or self._kind(field)
+            try:
+                if kind == "picture":
+                    misnamed += not self._is_named(field, self._facts(data))
+                elif kind == "int":
+                    decode_field(field, data)
+            except SampleError as error:
+                raise error.at(field=field) from error.__cause__
+        return misnamed
 
-    def _is_picture(self, field: str) -> bool:
-        known = self._kinds.get(field)
-        if known is None:
-            known = self._kinds[field] = kind_of(field) == "picture" and not field.endswith(".gz")
-        return known
+    def _kind(self, field: str) -> str:
+        kind: str = "bytes" if field.endswith(".gz") else kind_of(field)
+        self._kinds[field] = kind
+        return kind
+
+    def _is_named(self, field: str, facts: Facts) -> bool:
+        extension = field.rpartition(".")[2]
+        return _EXTENSIONS.get(extension, extension) == _EXTENSIONS.get(facts.format, facts.format)
 
     def _facts(self, data: bytes) -> Facts:
         facts = read_facts(data)
         check_size(facts, self._pictures.max_pixels)
         check_whole(data, facts)
-        if self._decoder is not None:
-            self._decoder.decode(data, facts=facts)
+        if self._decode:
+            if not hasattr(self._threads, "decoder"):
+                self._threads.decoder = Decoder(self._pictures)
+            self._threads.decoder.decode(data, facts=facts)
         return facts
 
 
@@ -85,6 +98,8 @@ def failure_kind(error: Exception) -> str:
         (TruncatedPictureError, "truncated"),
         (PictureTooLargeError, "too large"),
         (UnsupportedPictureError, "unsupported"),
+        (MissingFieldError, "missing field"),
+        (FieldError, "bad field"),
         (SampleError, "damaged"),
         (UsageError, "refused"),
     )

@@ -35,7 +35,6 @@ class Shards:
         checksum: which kind to compute, None for none.
         on_commit: called with each shard and the note given with it, once and in order, after the disk has it. From
             the filling thread, in `finish`, `harvest` or `settle`.
-        records: of the shards that an earlier run has committed; the next gets the next number.
 
     Attributes:
         records: of the shards that the disk has, in order.
@@ -53,18 +52,17 @@ class Shards:
         max_bytes: int | None,
         checksum: str | None = None,
         on_commit: Callable[[ShardRecord, object], object] | None = None,
-        records: Sequence[ShardRecord] = (),
     ) -> None:
         check_kind(checksum)
         self.target = target
-        self.records = list(records)
+        self.records: list[ShardRecord] = []
         self.samples = 0
         self._max_samples = _limit("max_samples", max_samples)
         self._max_bytes = _limit("max_bytes", max_bytes)
         self._checksum = checksum
         self._on_commit = on_commit
         self._offsets = array("Q")
-        self._begun = len(self.records)
+        self._begun = 0
         self._sink: Sink | None = None
         self._claim: Claim | None = None
         self._commits = Commits()
@@ -83,8 +81,13 @@ class Shards:
         with translated(self.target.folder):
             self.target.folder.mkdir(parents=True, exist_ok=True)
             sync_folder(self.target.folder.parent)
-        self._claim = Claim(self.target)
+        self._claim = self.target.claim()
         return self._claim
+
+    def keep(self, record: ShardRecord) -> None:
+        """Count a shard that an earlier run has committed; the next one gets the next number."""
+        self.records.append(record)
+        self._begun += 1
 
     def full(self, size: int) -> bool:
         """Whether a sample of `size` bytes, headers and padding included, has to go into the next shard."""

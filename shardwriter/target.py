@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -26,7 +27,7 @@ from wds_tools.addresses import scheme
 from wds_tools.errors import TargetError, UnavailableError, UsageError
 from wds_tools.index.listing import offsets_name
 
-__all__ = ["Claim", "Target", "parse_pattern"]
+__all__ = ["Claim", "Target", "parse_pattern", "remove"]
 
 _NUMBER = re.compile(r"%0?(\d*)d")
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -73,11 +74,15 @@ class Target:
         """The names of shards of this pattern that already lie in the folder, sorted."""
         return sorted(name for name in self._names() if self._is_shard(name))
 
-    def leftovers(self) -> list[str]:
-        """The names of temporary files of this pattern and listing, as a killed writer leaves them."""
+    def leftovers(self, beside: Iterable[str] = ()) -> list[str]:
+        """The names of temporary files of this pattern and listing, as a killed writer leaves them.
+
+        Args:
+            beside: further files whose temporary names count.
+        """
         shard = rf"{re.escape(self.prefix)}\d+{re.escape(self.suffix)}"
-        beside = [re.escape(name) for name in (self.listing, self.offsets) if name is not None]
-        left = re.compile(rf"\.(?:{'|'.join([shard, *beside])})\.[0-9a-z_]+\.tmp")
+        names = [re.escape(name) for name in (self.listing, self.offsets, *beside) if name is not None]
+        left = re.compile(rf"\.(?:{'|'.join([shard, *names])})\.[0-9a-z_]+\.tmp")
         return sorted(name for name in self._names() if left.fullmatch(name))
 
     def check_free(self, *, overwrite: bool) -> None:
@@ -107,9 +112,13 @@ class Target:
                 cure="Write to another folder: one a dataset, such as out/train and out/val.",
             )
 
-    def clear_leftovers(self) -> None:
+    def claim(self) -> Claim:
+        """Hold the pattern and the listing; see there."""
+        return Claim(self.folder, [self.pattern, *([] if self.listing is None else [self.listing])])
+
+    def clear_leftovers(self, beside: Iterable[str] = ()) -> None:
         """Remove what a killed writer left. To be called by the holder of the claim only."""
-        self._remove(self.leftovers())
+        self._remove(self.leftovers(beside))
 
     def clear_dataset(self) -> None:
         """Remove the dataset that is to be replaced, its listing first. For the holder of the claim only."""
@@ -117,11 +126,7 @@ class Target:
         self._remove(self.shards())
 
     def _remove(self, names: list[str]) -> None:
-        for name in names:
-            try:
-                (self.folder / name).unlink(missing_ok=True)
-            except OSError as error:
-                raise UnavailableError(f"{self.folder / name} cannot be removed: {error.strerror}") from error
+        remove([self.folder / name for name in names])
 
     def _names(self) -> list[str]:
         try:
@@ -185,22 +190,38 @@ def parse_pattern(pattern: str | os.PathLike[str], *, listing: str | None) -> Ta
     return Target(folder=Path(folder), prefix=prefix, digits=int(numbers[0][1]), suffix=suffix, listing=listing)
 
 
+def remove(paths: Iterable[Path]) -> None:
+    """Remove these files, where they are there.
+
+    Raises:
+        UnavailableError: one cannot be removed.
+    """
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be removed: {error.strerror}") from error
+
+
 class Claim:
-    """One writer's hold on a target, from construction to `release`.
+    """One writer's hold on some names in a folder, from construction to `release`.
+
+    Args:
+        folder: exists.
+        names: for each a lock file `.NAME.lock` is made.
 
     Raises:
         TargetError: another writer lives there.
         UnavailableError: the folder cannot be written.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self.locked = True
         """Whether the file system knows locks: only then is a temporary file known to be nobody's."""
         self._held: list[tuple[Path, int]] = []
-        names = [target.pattern, *([] if target.listing is None else [target.listing])]
         try:
             for name in names:
-                self._take(target.folder / f".{name}.lock")
+                self._take(folder / f".{name}.lock")
         except BaseException:
             self.release()
             raise

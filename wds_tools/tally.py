@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from wds_tools import codec
 from wds_tools.errors import SampleError
+from wds_tools.fields.text import decode_int
 from wds_tools.pictures.facts import read_facts
 from wds_tools.sample import BytesLike
 
@@ -178,8 +179,8 @@ class Tally:
         if counts is None:
             return
         try:
-            label = int(bytes(data))
-        except ValueError:
+            label = decode_int(data)
+        except SampleError:
             return
         counts[label] += 1
         self._labels[field] = _bounded(counts)

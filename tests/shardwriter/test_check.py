@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from shardwriter.check import Checker, failure_kind
-from wds_tools.errors import KeyRefusedError, PictureError, UsageError
+from wds_tools.errors import FieldError, KeyRefusedError, PictureError, UsageError
 from wds_tools.pictures.options import Pictures
 
 Picture = Callable[..., bytes]
@@ -49,16 +49,26 @@ def test_damage_in_the_middle_is_found_by_decoding_only(picture: Picture) -> Non
 def test_pictures_of_another_format_than_their_name_are_counted(picture: Picture) -> None:
     checker = Checker("header", Pictures())
     for field, name in (("jpg", "JPEG"), ("jpeg", "JPEG"), ("tif", "TIFF"), ("seg.png", "PNG"), ("ppm", "PPM")):
-        checker.check({"__key__": "a", field: picture(kind=name)})
-    assert checker.misnamed == 0
-    checker.check({"__key__": "a", "jpg": picture(kind="PNG"), "seg.png": picture()})
-    assert checker.misnamed == 2
+        assert checker.check({"__key__": "a", field: picture(kind=name)}) == 0
+    assert checker.check({"__key__": "a", "jpg": picture(kind="PNG"), "seg.png": picture()}) == 2
 
 
 def test_other_fields_and_values_are_left_alone() -> None:
     Checker("decode", Pictures()).check(
         {"__key__": "a.jpg", "txt": b"no picture", "jpg": [1], "jpg.gz": b"compressed", "bin": b""}
     )
+
+
+@pytest.mark.parametrize("data", [b"cat", b"1.5", b"", b"1 2"])
+def test_labels_that_are_no_whole_numbers_are_refused(data: bytes) -> None:
+    with pytest.raises(FieldError, match="a whole number is expected") as caught:
+        Checker("header", Pictures()).check({"__key__": "a", "cls": data})
+    assert caught.value.field == "cls"
+    assert failure_kind(caught.value) == "bad field"
+
+
+def test_labels_with_white_space_and_values_that_the_writer_encodes_pass() -> None:
+    assert Checker("header", Pictures()).check({"__key__": "a", "cls": b" 7\n", "b.cls": 3, "cls.gz": b"x"}) == 0
 
 
 def test_an_unknown_check_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardwriter import PackSummary, class_folders, pack
+from shardwriter import BaseInput, PackSummary, class_folders, pack
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import FieldError, TargetError, UnavailableError, UsageError
 from wds_tools.pictures.options import Pictures
@@ -280,7 +280,9 @@ def test_an_interrupt_leaves_finished_shards_and_no_listing(tmp_path: Path, pict
 
     with pytest.raises(KeyboardInterrupt):
         pack(pictures, tmp_path / "out", max_samples=5, progress=interrupt)
-    assert sorted(os.listdir(tmp_path / "out")) == ["train-000000.tar", "train-000001.tar", "train-000002.tar"]
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        ".train.journal", "train-000000.tar", "train-000001.tar", "train-000002.tar",
+    ]  # fmt: skip
 
 
 def test_a_full_disk_is_an_error_and_not_a_failed_picture(
@@ -303,7 +305,7 @@ def test_labels_of_a_training_set_serve_its_validation_set(tmp_path: Path, pictu
     assert dict(members(tmp_path / "val/val-000000.tar"))["bee/000.cls"] == b"1"
 
 
-class Captions:
+class Captions(BaseInput):
     """A user's own input: texts, of which one is broken."""
 
     skipped: Mapping[str, int] = {"drafts": 2}
@@ -326,7 +328,7 @@ class Captions:
 def test_any_input_can_be_packed(tmp_path: Path, members: Members) -> None:
     summary = pack(Captions(), tmp_path, shuffle=False)
     assert members(tmp_path / "train-000000.tar")[:2] == [("0000.txt", b"caption 0"), ("0000.json", b'{"row":0}')]
-    assert (summary.packed, summary.failed, summary.skipped, summary.classes) == (4, {"damaged": 1}, {"drafts": 2}, ())
+    assert (summary.packed, summary.failed, summary.skipped, summary.classes) == (4, {"bad field": 1}, {"drafts": 2}, ())
     assert failures(tmp_path)[0]["path"] == "row 3"
     assert open_dataset(tmp_path / "dataset.json").listing["language"] == "en"
     assert "classes.txt" not in os.listdir(tmp_path)

@@ -129,12 +129,12 @@ def test_leftovers_of_shards_and_listing_are_cleared_and_no_others(tmp_path: Pat
 
 
 def test_two_writers_of_one_pattern_or_one_listing_cannot_be(tmp_path: Path) -> None:
-    with Claim(target(tmp_path)):
+    with target(tmp_path).claim():
         with pytest.raises(TargetError, match=r"another writer is at work on .*train-%06d.tar"):
-            Claim(target(tmp_path, listing="other.json"))
+            target(tmp_path, listing="other.json").claim()
         with pytest.raises(TargetError, match=r"another writer is at work on .*dataset.json"):
-            Claim(target(tmp_path, "val-%06d.tar"))
-        with Claim(target(tmp_path, "val-%06d.tar", listing="val.json")) as other:
+            target(tmp_path, "val-%06d.tar").claim()
+        with target(tmp_path, "val-%06d.tar", listing="val.json").claim() as other:
             assert other.locked
 
 
@@ -142,11 +142,11 @@ def test_a_claim_leaves_nothing_and_can_be_taken_again(tmp_path: Path) -> None:
     gc.collect()  # what earlier tests left to the collector is none of this one's
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(2):
-        with Claim(target(tmp_path)) as claim:
+        with target(tmp_path).claim() as claim:
             pass
         claim.release()
-    with Claim(target(tmp_path)), pytest.raises(TargetError):
-        Claim(target(tmp_path))
+    with target(tmp_path).claim(), pytest.raises(TargetError):
+        target(tmp_path).claim()
     assert os.listdir(tmp_path) == []
     assert set(os.listdir("/proc/self/fd")) == before
 
@@ -165,7 +165,7 @@ def test_a_lock_file_that_its_owner_removes_while_we_take_it_is_no_lock(
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with Claim(target(tmp_path, listing=None)):
+    with target(tmp_path, listing=None).claim():
         assert len(taken) == 2
         assert (tmp_path / ".train-%06d.tar.lock").exists()
 
@@ -175,11 +175,11 @@ def test_a_disk_without_locks_is_written_without(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with Claim(target(tmp_path)) as claim:
+    with target(tmp_path).claim() as claim:
         assert not claim.locked
     assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="cannot be written"):
-        Claim(target(tmp_path / "missing"))
+        target(tmp_path / "missing").claim()

@@ -1,0 +1,123 @@
+"""The end of a run: what lies beside the shards, the listing last, and the summary.
+
+All of it follows from the state of the run, so a run that is killed in here ends in the same files when it goes on.
+"""
+
+from __future__ import annotations
+
+import os
+
+from shardwriter.failures import DUPLICATE
+from shardwriter.inputs import ClassFolders, Input
+from shardwriter.keys import original_lines
+from shardwriter.plan import CLASSES_NAME, Places
+from shardwriter.run import LegWork, Run
+from shardwriter.settings import Part, Settings
+from shardwriter.sink import translated
+from shardwriter.summary import PackSummary, advice
+from shardwriter.target import remove
+from wds_tools.atomic import write_atomic
+from wds_tools.index.listing import write_listing
+
+__all__ = ["Finish", "write_failures"]
+
+
+class Finish:
+    """Ends the legs of a run.
+
+    Args:
+        run: over, but open still.
+        samples: its input.
+        settings: of the run.
+        part: which part of the input it was, None for all.
+        command: what the listing says made it.
+    """
+
+    def __init__(self, run: Run, samples: Input, settings: Settings, *, part: Part | None, command: str) -> None:
+        self._run = run
+        self._samples = samples
+        self._settings = settings
+        self._part = part
+        self._command = command
+        classes = samples.facts().get("classes", ())
+        self._classes = tuple(map(str, classes)) if isinstance(classes, list | tuple) else ()
+
+    def leg(self, number: int, work: LegWork) -> PackSummary:
+        """Write what lies beside the shards of a leg, and say what came of it."""
+        leg, records = work.leg, work.shards.records
+        _write_failures(self._run, number, work)
+        if self._classes:
+            text = "".join(f"{name}\n" for name in self._classes)
+            write_atomic(leg.folder / CLASSES_NAME, [os.fsencode(text)])
+        if self._samples.renamed:
+            write_atomic(leg.originals, original_lines(_Ordered(self._samples, leg.order)))
+        listing = leg.folder / str(leg.target.listing)
+        if records or self._part is not None:
+            with translated(listing):
+                write_listing(listing, records, name=leg.name, extra=self._extra(work), empty=self._part is not None)
+        return self._summary(work)
+
+    def _extra(self, work: LegWork) -> dict[str, object]:
+        """What the listing says beside the shards: nothing that a clock, a machine or the number of jobs decides."""
+        records = work.shards.records
+        extra: dict[str, object] = {**self._samples.facts(), **work.tally.facts()}
+        extra |= {"bytes": sum(record.bytes for record in records), "command": self._command}
+        extra["shuffled"] = self._settings.shuffle
+        if self._settings.shuffle:
+            extra["seed"] = self._settings.seed
+        if work.failed.total():
+            extra["failed"] = dict(sorted(work.failed.items()))
+        if self._samples.renamed:
+            extra["originals"] = work.leg.originals.name
+        if self._part is not None:
+            extra |= {"part": list(self._part), "tally": work.tally.state()}
+        return extra
+
+    def _summary(self, work: LegWork) -> PackSummary:
+        leg, records, settings = work.leg, work.shards.records, self._settings
+        failed = {kind: count for kind, count in sorted(work.failed.items()) if kind != DUPLICATE}
+        return PackSummary(
+            packed=sum(record.samples for record in records),
+            shards=len(records),
+            bytes=sum(record.bytes for record in records),
+            classes=self._classes,
+            failed=failed,
+            skipped=dict(sorted(self._samples.skipped.items())),
+            misnamed=work.misnamed,
+            listing=leg.folder / str(leg.target.listing) if records else None,
+            failures=leg.failures if work.failed.total() else None,
+            empty=self._samples.empty if isinstance(self._samples, ClassFolders) else (),
+            duplicates=work.failed[DUPLICATE],
+            resumed=work.resumed,
+            advice=() if self._part is not None else advice(records, settings.max_samples, settings.max_bytes),
+        )
+
+
+def write_failures(run: Run) -> None:
+    """Write what could not be packed so far, where a run ends because it was too much."""
+    for number, work in enumerate(run.legs):
+        _write_failures(run, number, work)
+
+
+def _write_failures(run: Run, number: int, work: LegWork) -> None:
+    if work.failed.total():
+        write_atomic(work.leg.failures, (failure.line() for failure in run.journal.failures(number)))
+    else:
+        remove([work.leg.failures])  # of a run that ended at max_failures, and was mended since
+
+
+class _Ordered:
+    """The names of an input's samples in another order."""
+
+    def __init__(self, samples: Input, order: Places) -> None:
+        self._samples = samples
+        self._order = order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def key(self, index: int) -> str:
+        return self._samples.key(int(self._order[index]))
+
+    def original(self, index: int) -> str:
+        return self._samples.original(int(self._order[index]))

@@ -1,0 +1,326 @@
+"""One run of packing: open where it was, pack leg after leg, finish; or stop so that the same call goes on from there.
+
+    with Run(samples, legs, settings, head=..., overwrite=...) as run:
+        run.pack(...)
+        run.finish(...)
+
+The thread that runs this is the only one that writes. It takes prepared samples in the plan's order (`jobs`), asks
+whether the key is new and whether the picture came before, appends to the open shard, and notes each shard that the
+disk has in the journal. So what is written is a function of the plan, however many threads prepare.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from shardwriter.duplicates import Contents, pictures_of
+from shardwriter.failures import DUPLICATE, Failure, failure_of
+from shardwriter.inputs import Input
+from shardwriter.jobs import in_order
+from shardwriter.journal import Journal, Kept, ShardLine, read_journal
+from shardwriter.plan import Leg
+from shardwriter.resume import check_head, check_kept, drop_unnoted
+from shardwriter.seen import SeenKeys
+from shardwriter.settings import Settings
+from shardwriter.shards import Shards
+from shardwriter.sink import translated
+from shardwriter.stage import REPORTED, Prepared, Stage
+from shardwriter.target import Claim, remove
+from wds_tools.errors import KeyRefusedError, TooManyFailuresError, UnavailableError
+from wds_tools.index.listing import ShardRecord
+from wds_tools.tally import Tally
+
+__all__ = ["LegWork", "Run"]
+
+_log = logging.getLogger(__name__)
+_GO_ON = "The same call goes on where this one ended."
+
+
+class LegWork:
+    """What a leg has come to.
+
+    Attributes:
+        leg: the leg.
+        shards: its shards.
+        tally: of all samples in committed shards.
+        misnamed: pictures of another format than their name says, in committed shards.
+        failed: kind to count of what could not be packed, up to the present place.
+        resumed: samples that were there already.
+    """
+
+    def __init__(self, leg: Leg, settings: Settings, on_commit: Callable[[ShardRecord, Any], None]) -> None:
+        self.leg = leg
+        self.tally = Tally()
+        self.misnamed = 0
+        self.failed: Counter[str] = Counter()
+        self.resumed = 0
+        self.shards = Shards(
+            leg.target,
+            max_samples=settings.max_samples,
+            max_bytes=settings.max_bytes,
+            checksum=settings.checksum,
+            on_commit=on_commit,
+        )
+        self.open = _Open()
+
+    def take(self, line: ShardLine) -> None:
+        """Count a committed shard, of this run or of one before."""
+        self.tally.merge(line.tally)
+        self.misnamed += line.misnamed
+
+
+class _Open:
+    """What is known of the shard that is being filled."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.misnamed = 0
+        self.contents = array("Q")
+
+
+class Run:
+    """A run over one input. Used once, with `with`; what is whole stays, however the block ends.
+
+    Args:
+        samples: the input.
+        legs: where its samples go, as `plan` says.
+        settings: how.
+        journal: where the journal lies.
+        head: what the journal says of settings and input, in values that JSON knows.
+        overwrite: whether to remove what lies there and begin anew.
+
+    Raises:
+        TargetError: on entering: the targets are taken, or hold another dataset or the beginnings of another run.
+        UnavailableError: the disk is full, gone or read-only.
+    """
+
+    def __init__(
+        self,
+        samples: Input,
+        legs: list[Leg],
+        settings: Settings,
+        *,
+        journal: Path,
+        head: Mapping[str, Any],
+        overwrite: bool,
+    ) -> None:
+        self._samples = samples
+        self._settings = settings
+        self._path = journal
+        self._head = head
+        self._overwrite = overwrite
+        self.legs = [LegWork(leg, settings, self._on_commit) for leg in legs]
+        self._position = (0, 0)
+        self._seen = SeenKeys()
+        self._contents = Contents()
+        self._claim: Claim | None = None
+        self._journal: Journal | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """The open journal."""
+        if self._journal is None:
+            raise RuntimeError("the run is not open")
+        return self._journal
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *exc: object) -> None:
+        self._end()
+        if isinstance(error, UnavailableError | TooManyFailuresError) and self._kept_shards():
+            error.cure = f"{error.cure.rstrip('.')}. {_GO_ON}" if error.cure else _GO_ON
+
+    def pack(self, *, jobs: int, max_failures: int | None, progress: Callable[[int], object]) -> None:
+        """Pack what is missing.
+
+        Args:
+            jobs: threads that prepare samples.
+            max_failures: how many samples may fail before the run ends, None for any number.
+            progress: called with the number of samples that are done since the last call.
+
+        Raises:
+            TooManyFailuresError: more samples failed.
+            UnavailableError: the disk is full or gone.
+        """
+        stage = Stage(self._samples, self._settings)
+        done = sum(len(work.leg.order) for work in self.legs[: self._position[0]]) + self._position[1]
+        if done:
+            progress(done)
+        for number in range(self._position[0], len(self.legs)):
+            work, first = self.legs[number], self._position[1] if number == self._position[0] else 0
+            order = work.leg.order[first:]
+            with closing(in_order(stage, map(int, order), jobs=jobs, size=lambda made: made.size)) as prepared:
+                for place, made in enumerate(prepared, start=first):
+                    self._take(number, place, made)
+                    if max_failures is not None:
+                        self._check_failures(max_failures)
+                    progress(1)
+            work.shards.settle(self._note(number, len(work.leg.order)))
+
+    def finished(self) -> None:
+        """All that follows from the shards is written: nothing is left to resume."""
+        self.journal.remove()
+
+    def _open(self) -> None:
+        with translated(self._path.parent):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._claim = Claim(self._path.parent, [self._path.name.removeprefix(".")])
+        claims = [work.shards.claim() for work in self.legs]
+        locked = all(claim.locked for claim in claims)
+        kept = None if self._overwrite else read_journal(self._path)
+        if kept is None:
+            self._begin(locked=locked)
+        else:
+            self._resume(kept, locked=locked)
+
+    def _begin(self, *, locked: bool) -> None:
+        for work in self.legs:
+            work.leg.check_free(overwrite=self._overwrite)
+        if self._overwrite:
+            remove([self._path])
+        for work in self.legs:
+            if locked:
+                self._clear_leftovers(work.leg)
+            if self._overwrite:
+                work.leg.clear()
+        self._journal = Journal.begin(self._path, self._head)
+
+    def _clear_leftovers(self, leg: Leg) -> None:
+        leg.target.clear_leftovers([path.name for path in (*leg.own, self._path)])
+
+    def _resume(self, kept: Kept, *, locked: bool) -> None:
+        legs = [work.leg for work in self.legs]
+        check_head(kept.head, self._head, self._path)
+        check_kept(legs, kept, self._path)
+        drop_unnoted(legs, kept)
+        for leg in legs if locked else ():
+            self._clear_leftovers(leg)
+        self._journal = Journal.resume(self._path, kept)
+        self._position = kept.position
+        begin = (0, 0)
+        for line in kept.shards:
+            work = self.legs[line.leg]
+            work.shards.keep(line.record)
+            work.take(line)
+            work.resumed += line.record.samples
+            self._remember(line, begin if begin[0] == line.leg else (line.leg, 0), kept.failed.get(line.leg, set()))
+            begin = (line.leg, line.next)
+        for number, work in enumerate(self.legs):
+            work.failed.update(failure.kind for failure in self._journal.failures(number))
+        _log.info("%s: going on behind %d shards", self._path, len(kept.shards))
+
+    def _remember(self, line: ShardLine, begin: tuple[int, int], failed: set[int]) -> None:
+        """What later samples are compared with: the keys and the pictures of a shard that is there."""
+        order = self.legs[line.leg].leg.order
+        places = [place for place in range(begin[1], line.next) if place not in failed]
+        for place in places:
+            self._seen.add(self._samples.key(int(order[place])))
+        for place, content in zip(places, line.contents.tolist(), strict=False):
+            if content:
+                self._contents.add(content, int(order[place]))
+
+    def _take(self, number: int, place: int, made: Prepared) -> None:
+        work = self.legs[number]
+        encoded = made.encoded
+        failure = made.failure or self._duplicate(made) or self._known_key(made)
+        if failure is not None or encoded is None:
+            self._fail(number, place, failure)
+            return
+        if work.shards.full(encoded.size):
+            work.shards.finish(self._note(number, place))
+        work.shards.append(encoded.pieces, encoded.size)
+        work.open.tally.add(zip(encoded.fields, encoded.pieces[1::3], strict=True))
+        work.open.misnamed += made.misnamed
+        if self._settings.dedup:
+            work.open.contents.append(made.content)
+            if made.content:
+                self._contents.add(made.content, made.place)
+
+    def _duplicate(self, made: Prepared) -> Failure | None:
+        first = self._contents.find(made.content) if made.content else None
+        if first is None:
+            return None
+        try:  # 64 bits are no proof
+            same = pictures_of(self._samples.sample(first)) == pictures_of(self._samples.sample(made.place))
+        except REPORTED:
+            return None
+        if not same:
+            return None
+        name, other = self._samples.name(made.place), self._samples.name(first)
+        return Failure(name, DUPLICATE, f"the same picture as {other}", other)
+
+    def _known_key(self, made: Prepared) -> Failure | None:
+        if made.encoded is None or self._seen.add(made.encoded.key):
+            return None
+        error = KeyRefusedError(
+            "the key was written before in this run",
+            key=made.encoded.key,
+            cure="Keys must differ within a dataset; put the folder or a running number into them.",
+        )
+        return failure_of(self._samples.name(made.place), error)
+
+    def _fail(self, number: int, place: int, failure: Failure | None) -> None:
+        if failure is None:
+            return
+        self.legs[number].failed[failure.kind] += 1
+        self.journal.failed(number, place, failure)
+
+    def _check_failures(self, most: int) -> None:
+        failed = sum(sum(work.failed.values()) - work.failed[DUPLICATE] for work in self.legs)
+        if failed > most:
+            raise TooManyFailuresError(
+                f"{failed:,} samples could not be packed, and max_failures is {most:,}",
+                cure=f"See {self.legs[-1].leg.failures.name} for the reasons; mend the input, or allow more.",
+            )
+
+    def _note(self, number: int, following: int) -> tuple[int, int, _Open]:
+        work = self.legs[number]
+        ended, work.open = work.open, _Open()
+        return number, following, ended
+
+    def _on_commit(self, record: ShardRecord, note: Any) -> None:
+        number, following, ended = note
+        line = ShardLine(
+            leg=number,
+            next=following,
+            record=record,
+            tally=ended.tally,
+            misnamed=ended.misnamed,
+            contents=np.array(ended.contents, np.uint64),
+        )
+        self.journal.shard(line)
+        self.legs[number].take(line)
+
+    def _kept_shards(self) -> int:
+        return sum(len(work.shards.records) for work in self.legs)
+
+    def _end(self) -> None:
+        """Let pending shards come through, remove half ones, give the targets back."""
+        try:
+            for work in self.legs:
+                committed = work.shards.end()
+                if committed is not None and self._journal is not None:
+                    with contextlib.suppress(UnavailableError):  # what it does not note the next run makes again
+                        self._on_commit(committed.record, committed.note)
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+                if not self._kept_shards():
+                    self._journal.remove()
+            if self._claim is not None:
+                self._claim.release()
