@@ -137,18 +137,19 @@ class HttpStream:
     def _read(self, buffer: memoryview) -> int:
         if self._ended or not len(buffer):
             return 0
-        count = self._answered().readinto(buffer)
+        answer = self._answered()
+        count = 0 if self._ended else answer.readinto(buffer)
         if not count:
-            self._end()
+            self._end(answer)
         if self._seen is not None:
             self._seen.update(buffer[:count])
         self._position += count
         self._brought += count
         return count
 
-    def _end(self) -> None:
+    def _end(self, answer: Answer) -> None:
         size = self._subject.facts.size
-        if not self._answered().ended or (size is not None and self._position < size):
+        if not answer.ended or (size is not None and self._position < size):
             raise Fault("the transfer ended before its stated length")
         self._ended = True
         self._let_go()
@@ -177,17 +178,24 @@ class HttpStream:
         if answer.status == 200:
             self._ranges = self._ranges and not self._position
             return self._position
-        if answer.status == 416:
-            raise TruncatedShardError(
-                f"it ends after {facts.size} bytes, where {self._position:,} have been read already",
-                url=self.url,
-                offset=self._position,
-            )
+        if answer.status == 416 and facts.size is not None and facts.size <= self._position:
+            return self._behind_the_end(facts.size)
         part = Part.of(answer.headers)
         if part is None or not part.begin <= self._position < part.end:
             self._ranges = False  # nothing to rely on: the next attempt asks for all of it
             raise Fault("the server sends another part than it was asked for")
         return self._position - part.begin
+
+    def _behind_the_end(self, size: int) -> int:
+        """What broke was only the end mark: nothing is missing."""
+        if size < self._position:
+            raise TruncatedShardError(
+                f"it has {size:,} bytes, where {self._position:,} have been read already",
+                url=self.url,
+                offset=size,
+            )
+        self._ended = True
+        return 0
 
     def _skip(self, answer: Answer, count: int) -> None:
         fresh = hashlib.blake2b()
