@@ -25,7 +25,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from wds_tools.errors import KeyRefusedError, UsageError, shown
+from wds_tools.errors import DataError, KeyRefusedError, UsageError, shown
 
 __all__ = [
     "MOST_SHOWN",
@@ -150,13 +150,19 @@ def originals_name(name: str) -> str:
 def original_lines(samples: Named) -> Iterator[bytes]:
     r"""The lines of that file in the order of the input, in pieces: KEY, a tab, the original name.
 
-    A tab, a line break and a backslash in a name are written as `\t`, `\n`, `\r` and `\\`.
+    A tab, a line break and a backslash in a name are written as `\t`, `\n`, `\r` and `\\`. A sample that has no key,
+    such as a row that does not parse, has no line: it is not packed.
     """
     count = len(samples)
     for begin in range(0, count, _LINES):
-        rows = range(begin, min(begin + _LINES, count))
-        lines = (f"{samples.key(row)}\t{samples.original(row).translate(_ESCAPES)}\n" for row in rows)
-        yield os.fsencode("".join(lines))
+        yield os.fsencode("".join(_line(samples, row) for row in range(begin, min(begin + _LINES, count))))
+
+
+def _line(samples: Named, row: int) -> str:
+    try:
+        return f"{samples.key(row)}\t{samples.original(row).translate(_ESCAPES)}\n"
+    except (DataError, KeyRefusedError):
+        return ""
 
 
 def _bare(name: str) -> str:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwriter.keys import check_keys, key_of, original_lines, originals_name, path_key, refuse_equal
-from wds_tools.errors import KeyRefusedError, UsageError
+from wds_tools.errors import FieldError, KeyRefusedError, UsageError
 from wds_tools.names import check_key
 
 
@@ -88,3 +88,13 @@ def test_the_originals_have_a_line_each_whatever_they_hold() -> None:
     ]  # fmt: skip
     assert len(lines) == len(names) + 1
     assert originals_name("train") == "train.keys.tsv"
+
+
+def test_a_sample_without_a_key_has_no_line() -> None:
+    class Torn(Renamed):
+        def original(self, index: int) -> str:
+            if index == 1:
+                raise FieldError("the row has 1 values, 2 columns are named")
+            return self.names[index]
+
+    assert b"".join(original_lines(Torn(["a", "b", "c"]))) == b"00000000\ta\n00000002\tc\n"

@@ -1,0 +1,131 @@
+"""Parquet tables as rows: the columns that are wanted, held in memory as Arrow arrays; pictures in them spooled.
+
+A column of bytes, or of objects with `bytes` and `path` as Hugging Face writes pictures, does not fit into memory:
+it is copied once, in order, into a nameless temporary file. pyarrow is loaded on first use (the extra `parquet`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardwriter.inputs.base import path_shown
+from shardwriter.inputs.rows import Row
+from shardwriter.inputs.spool import Spool
+from wds_tools.errors import DataError, FieldError, UsageError
+
+__all__ = ["ParquetRows"]
+
+_BATCH = 256
+
+
+class ParquetRows:
+    """The columns of one Parquet file. Picklable where no pictures lie in it.
+
+    Args:
+        path: the file.
+        temporary: on whose disk pictures are spooled.
+    """
+
+    def __init__(self, path: Path, *, temporary: str | os.PathLike[str] | None = None) -> None:
+        self.path = path
+        self.content = ""
+        self._temporary = temporary
+        self._count = 0
+        self._table: dict[str, Any] = {}
+        self._spools: dict[str, Spool] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def head(self) -> tuple[str, ...]:
+        with self._opened() as file:
+            return tuple(file.schema_arrow.names)
+
+    def __getitem__(self, index: int) -> Row:
+        row = self._plain(index)
+        for name, spool in self._spools.items():
+            row[name]["bytes"] = spool[index]
+        return row
+
+    def scan(self, wanted: Sequence[str] | None) -> Iterator[Row | FieldError]:
+        status = self.path.stat()
+        self.content = f"{status.st_size} bytes, {status.st_mtime_ns}"
+        with self._opened() as file:
+            names = file.schema_arrow.names
+            if wanted is not None:
+                heads = {name if name in names else name.partition(".")[0] for name in wanted}
+                names = [name for name in names if name in heads]
+            inside = [name for name in names if _holds_bytes(file.schema_arrow.field(name).type)]
+            plain = [name for name in names if name not in inside]
+            table = file.read(columns=plain)
+            self._table = {name: table.column(name) for name in plain}
+            self._count = int(file.metadata.num_rows)
+            for name in inside:
+                self._spool(file, name)
+        yield from map(self._plain, range(self._count))
+
+    def _plain(self, index: int) -> dict[str, Any]:
+        row = {name: column[index].as_py() for name, column in self._table.items() if name not in self._spools}
+        for name in self._spools:
+            row[name] = {"bytes": b"", "path": self._table[name][index].as_py()}
+        return row
+
+    def close(self) -> None:
+        """Give the temporary files back."""
+        for spool in self._spools.values():
+            spool.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._spools:
+            raise UsageError(
+                "pictures in a Parquet file that were spooled here cannot be sent to another process",
+                cure="Pack in this process.",
+            )
+        return _restored, (self.path, self.content, self._count, self._table)
+
+    def _spool(self, file: Any, name: str) -> None:
+        spool = self._spools[name] = Spool(self._temporary)
+        paths: list[Any] = []
+        for batch in file.iter_batches(batch_size=_BATCH, columns=[name]):
+            for value in batch.column(0).to_pylist():
+                data, path = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
+                spool.add([data or b""])
+                paths.append(path)
+        spool.flush()
+        self._table[name] = _package().array(paths)
+
+    def _opened(self) -> Any:
+        _package()
+        parquet = importlib.import_module("pyarrow.parquet")
+        try:
+            return parquet.ParquetFile(self.path)
+        except FileNotFoundError as error:
+            raise UsageError(f"there is no {path_shown(self.path)}") from error
+        except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+            raise DataError(f"{path_shown(self.path)} is no Parquet file: {error!s:.200}") from error
+
+
+def _restored(path: Path, content: str, count: int, table: dict[str, Any]) -> ParquetRows:
+    rows = ParquetRows(path)
+    rows.content, rows._count, rows._table = content, count, table  # noqa: SLF001 - the same class
+    return rows
+
+
+def _holds_bytes(kind: Any) -> bool:
+    types = importlib.import_module("pyarrow").types
+    if types.is_struct(kind):
+        return any(kind.field(at).name == "bytes" for at in range(kind.num_fields))
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise UsageError(
+            "Parquet files need the package pyarrow", cure="pip install 'shardstream[parquet]', or save as CSV."
+        ) from error
