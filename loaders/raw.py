@@ -1,7 +1,7 @@
 """Raw samples of shards, one after the other in the order of the shards: `loaders.samples`.
 
 The simplest way to read, without index, threads or decoding: bytes as they lie in the shards, compressed shards too.
-One shard is open at a time.
+One shard is open at a time; a remote one is streamed, one request for all of it, which any server can answer.
 
 `on_error="skip"` leaves out what is bad in content (DataError): a bad sample, and of a damaged shard all from the
 damage on. Each is counted in `skipped`, and logged with at most one line a shard. What cannot be had
@@ -16,10 +16,14 @@ from collections.abc import Generator, Iterator
 from typing import Self
 
 from loaders.policy import OnError, check_on_error
+from wds_tools import addresses
 from wds_tools.errors import DataError
+from wds_tools.grouping import OnBad
 from wds_tools.sample import RawSample
 from wds_tools.shard import iter_samples
-from wds_tools.sources.resolve import open_source
+from wds_tools.sources.options import Remote
+from wds_tools.sources.resolve import open_source, open_stream
+from wds_tools.streamed import iter_streamed
 from wds_tools.urls import Urls, expand
 
 __all__ = ["Samples", "samples"]
@@ -27,12 +31,13 @@ __all__ = ["Samples", "samples"]
 _log = logging.getLogger(__name__)
 
 
-def samples(urls: Urls, *, on_error: OnError = "raise") -> Samples:
+def samples(urls: Urls, *, on_error: OnError = "raise", remote: Remote | None = None) -> Samples:
     """The raw samples of shards, in order.
 
     Args:
         urls: a string with braces, a glob, a folder, a `dataset.json`, a `Path`, or a list of these.
         on_error: "raise", or "skip" to leave out what is damaged, counted and logged.
+        remote: how remote hosts are asked; None means the defaults.
 
     Returns:
         An iterator of dicts: `__key__` and `__url__` (str), and bytes-like values by field. Small values are bytes,
@@ -43,7 +48,7 @@ def samples(urls: Urls, *, on_error: OnError = "raise") -> Samples:
         DataError: while iterating, on a damaged shard or sample, unless they are skipped.
         UnavailableError: while iterating, a shard that cannot be read.
     """
-    return Samples(expand(urls), on_error=on_error)
+    return Samples(expand(urls, remote=remote), on_error=on_error, remote=remote)
 
 
 class Samples(Iterator[RawSample]):
@@ -53,10 +58,10 @@ class Samples(Iterator[RawSample]):
         skipped: how many samples or shards were left out, by the name of the error.
     """
 
-    def __init__(self, urls: list[str], *, on_error: OnError = "raise") -> None:
+    def __init__(self, urls: list[str], *, on_error: OnError = "raise", remote: Remote | None = None) -> None:
         check_on_error(on_error)
         self.skipped: Counter[str] = Counter()
-        self._running = _run(urls, self.skipped if on_error == "skip" else None)
+        self._running = _run(urls, self.skipped if on_error == "skip" else None, remote)
 
     def __iter__(self) -> Iterator[RawSample]:  # noqa: PYI034 - the generator itself: one call less for each sample
         return self._running
@@ -75,22 +80,29 @@ class Samples(Iterator[RawSample]):
         self._running.close()
 
 
-def _run(urls: list[str], skipped: Counter[str] | None) -> Generator[RawSample, None, None]:
+def _run(urls: list[str], skipped: Counter[str] | None, remote: Remote | None) -> Generator[RawSample, None, None]:
     for url in urls:
         if skipped is None:
-            with open_source(url) as source:
-                yield from iter_samples(source)
+            yield from _shard(url, remote, None)
         else:
-            yield from _lenient(url, skipped)
+            yield from _lenient(url, remote, skipped)
 
 
-def _lenient(url: str, skipped: Counter[str]) -> Iterator[RawSample]:
+def _shard(url: str, remote: Remote | None, on_bad: OnBad | None) -> Iterator[RawSample]:
+    if addresses.is_remote(url):
+        with open_stream(url, remote=remote) as stream:
+            yield from iter_streamed(stream, remote=remote, on_bad=on_bad)
+    else:
+        with open_source(url) as source:
+            yield from iter_samples(source, on_bad=on_bad)
+
+
+def _lenient(url: str, remote: Remote | None, skipped: Counter[str]) -> Iterator[RawSample]:
     def count(error: DataError) -> None:
         skipped[type(error).__name__] += 1
 
     try:
-        with open_source(url) as source:
-            yield from iter_samples(source, on_bad=count)  # which logs how many there were, when it comes to the end
+        yield from _shard(url, remote, count)  # which logs how many there were, when it comes to the end
     except DataError as error:
         count(error)
         _log.warning("the rest of a shard is skipped: %s", error)

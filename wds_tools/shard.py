@@ -124,8 +124,9 @@ def iter_stream(
     notes: ShardNotes | None = None,
     on_bad: OnBad | None = None,
     whole: bool = False,
+    targets: Targets | None = None,
 ) -> Iterator[RawSample]:
-    """The samples of an uncompressed shard that arrives as a stream, as `iter_samples`, but links are refused.
+    """The samples of an uncompressed shard that arrives as a stream, as `iter_samples`.
 
     Args:
         stream: read from its present place to its end; stays open.
@@ -134,9 +135,10 @@ def iter_stream(
         on_bad: takes the faults of single samples.
         whole: whether the stream itself shows when it is cut. If not, as with pipes, a shard without an end of archive
             counts as cut.
+        targets: what links lead to; without it they are refused.
     """
     notes = notes if notes is not None else ShardNotes()
-    return _samples(Walk(StreamFeed(stream, url=url), notes, whole=whole), None, on_bad)
+    return _samples(Walk(StreamFeed(stream, url=url), notes, whole=whole), targets, on_bad)
 
 
 def scan(source: Source, *, notes: ShardNotes | None = None) -> ShardScan:

@@ -29,6 +29,7 @@ from loaders.stream.order import Gauge, Piece, deal, shuffled, words
 from loaders.stream.spelling import STDIN
 from wds_tools.errors import DataError, MissingFieldError, ShardError, TooFewSamplesError, UsageError
 from wds_tools.sample import KEY, URL, RawSample
+from wds_tools.sources.options import Remote
 
 __all__ = ["Flow", "Item", "Streams", "Tail", "Tally"]
 
@@ -52,6 +53,7 @@ class Streams:
     epoch_samples: int | None
     tail: Tail
     on_error: OnError
+    remote: Remote | None = None
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -188,7 +190,7 @@ class Flow:
 
     def _begin(self, piece: Piece) -> tuple[OpenStream, Iterator[Item]]:
         """Open a piece: the stream, and the samples of it that are this rank's."""
-        opened = OpenStream(self._streams.urls[piece.shard], stop=self._stop)
+        opened = OpenStream(self._streams.urls[piece.shard], stop=self._stop, remote=self._streams.remote)
         self._open.add(opened)
         self._begun += 1
         self._tally.opened += 1

@@ -10,6 +10,7 @@ from typing import Any, Self
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
 from loaders.policy import OnError
+from loaders.reading import Reading
 from loaders.slab import Allocate, plain_memory
 from loaders.state import backend
 from loaders.stream.flow import Streams, Tail
@@ -64,7 +65,9 @@ class StreamLoader:
             to leave out the rest of a damaged shard. What cannot be had is always raised.
         threads: decode threads; None means the cores that this process may use. One more thread reads.
         rank, world_size: of this process; None means RANK and WORLD_SIZE as torchrun sets them, else 0 and 1.
-        prefetch: whole batches made ahead of the one that the caller has.
+        prefetch: whole batches made ahead of the one that the caller has; None means as `read` says, 2 by default.
+        read: how remote shards are asked for (`Reading.remote`). They are streamed, so that blocks and caches play no
+            part.
         pictures: what decoding does with transparency, orientation, profiles and bombs.
         allow_pipe: run `pipe:` urls. Only for urls that you wrote yourself: they may say anything.
 
@@ -91,7 +94,8 @@ class StreamLoader:
         threads: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        prefetch: int = 2,
+        prefetch: int | None = None,
+        read: Reading = Reading(),  # noqa: B008 - frozen
         pictures: Pictures = Pictures(),  # noqa: B008 - frozen
         allow_pipe: bool = False,
     ) -> None:
@@ -104,7 +108,7 @@ class StreamLoader:
             transform=transform,
             collate=collate,
             threads=threads if threads is not None else usable_cores(),
-            prefetch=prefetch,
+            prefetch=prefetch if prefetch is not None else read.prefetch,
             pictures=pictures,
         )
         self._streams = Streams(
@@ -117,6 +121,7 @@ class StreamLoader:
             epoch_samples=epoch_samples,
             tail=tail,
             on_error=on_error,
+            remote=read.remote,
         )
         self._world = (rank, world_size)
         self._session: StreamSession | None = None
@@ -144,7 +149,7 @@ class StreamLoader:
                 rank, world_size = self._resolve_world()
             rank, world_size = check_world(rank, world_size)
             self._session = StreamSession(
-                replace(self._streams, urls=spell(self.urls, allow_pipe=self.allow_pipe)),
+                replace(self._streams, urls=spell(self.urls, allow_pipe=self.allow_pipe, remote=self._streams.remote)),
                 self._making,
                 rank=rank,
                 world_size=world_size,

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Protocol
 
-from loaders.stream.command import Command, Descriptor, StandardInput
+from loaders.stream.command import Command, Descriptor, Halted, StandardInput
 from loaders.stream.spelling import PIPE, STDIN
-from wds_tools.errors import DataError, ShardError, TruncatedShardError
+from wds_tools import addresses
+from wds_tools.errors import DataError, ShardError, TruncatedShardError, UnavailableError
 from wds_tools.sample import RawSample
 from wds_tools.shard import ShardNotes, iter_samples, iter_stream
-from wds_tools.sources.base import Source
-from wds_tools.sources.resolve import open_source
+from wds_tools.sources.base import Source, Stream
+from wds_tools.sources.options import Remote
+from wds_tools.sources.resolve import open_source, open_stream
+from wds_tools.streamed import iter_streamed
 from wds_tools.tar.compressed import SNIFFED, Decompressed, sniff
 
 __all__ = ["OpenStream"]
@@ -28,15 +31,21 @@ class OpenStream:
     Args:
         url: as `spelling.spell` gives it.
         stop: says when reading should be given up.
+        remote: how remote hosts are asked.
     """
 
-    def __init__(self, url: str, *, stop: _Stop) -> None:
+    def __init__(self, url: str, *, stop: _Stop, remote: Remote | None = None) -> None:
         self.url = url
-        self._from: Source | Descriptor
+        self._stop = stop
+        self._remote = remote
+        self._stream: Stream | None = None
+        self._from: Source | Descriptor | None = None
         if url.startswith(PIPE):
             self._from = Command(url, stop)
         elif url == STDIN:
             self._from = StandardInput(stop)
+        elif addresses.is_remote(url):
+            self._stream = open_stream(url, remote=remote)
         else:
             self._from = open_source(url)
 
@@ -51,20 +60,30 @@ class OpenStream:
         try:
             if isinstance(self._from, Descriptor):
                 yield from _arriving(self._from, notes, on_bad)
-            else:
+            elif self._from is not None:
                 yield from iter_samples(self._from, notes=notes, on_bad=on_bad)
+            elif self._stream is not None:
+                yield from iter_streamed(self._stream, remote=self._remote, notes=notes, on_bad=on_bad)
+        except UnavailableError:
+            if self._stream is not None and self._stop.is_set():
+                raise Halted from None  # it was closed under the read, by whoever told it to stop
+            raise
         except ShardError as error:
             if notes.last_key is not None and not isinstance(error, TruncatedShardError):  # which names it already
                 error.problem += f"; the last whole sample is {notes.last_key!a}"
             raise error.at(url=self.url) from error.__cause__
 
     def kill(self) -> None:
-        """Ask a running command to end, without waiting."""
+        """Let a running command, or a transfer, end without waiting for it."""
         if isinstance(self._from, Command):
             self._from.kill()
+        elif self._stream is not None:
+            self._stream.close()
 
     def close(self) -> None:
-        self._from.close()
+        for opened in (self._from, self._stream):
+            if opened is not None:
+                opened.close()
 
 
 def _arriving(stream: Descriptor, notes: ShardNotes, on_bad: Callable[[DataError], None] | None) -> Iterator[RawSample]:

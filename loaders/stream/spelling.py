@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from wds_tools import addresses
 from wds_tools.errors import UsageError
+from wds_tools.sources.options import Remote
 from wds_tools.urls import Urls, expand, refuse_duplicates
 
 __all__ = ["PIPE", "STDIN", "argv_of", "fingerprint", "spell"]
@@ -28,7 +29,7 @@ STDIN = "-"
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})
 
 
-def spell(urls: Urls, *, allow_pipe: bool) -> tuple[str, ...]:
+def spell(urls: Urls, *, allow_pipe: bool, remote: Remote | None = None) -> tuple[str, ...]:
     """The streams, in order, each once.
 
     Raises:
@@ -45,7 +46,7 @@ def spell(urls: Urls, *, allow_pipe: bool) -> tuple[str, ...]:
         elif item == STDIN:
             found.append(STDIN)
         else:
-            found += expand(item)
+            found += expand(item, remote=remote)
     refuse_duplicates(found)
     return tuple(found)
 

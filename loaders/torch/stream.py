@@ -7,6 +7,7 @@ from typing import Any
 
 from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.policy import OnError
+from loaders.reading import Reading
 from loaders.slab import Allocate, plain_memory
 from loaders.stream.flow import Tail
 from loaders.stream.loader import StreamLoader as NumpyLoader
@@ -45,7 +46,8 @@ class StreamLoader(NumpyLoader):
         threads: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        prefetch: int = 2,
+        prefetch: int | None = None,
+        read: Reading = Reading(),  # noqa: B008 - frozen
         pictures: Pictures = Pictures(),  # noqa: B008 - frozen
         allow_pipe: bool = False,
         pin_memory: bool = False,
@@ -68,6 +70,7 @@ class StreamLoader(NumpyLoader):
             rank=rank,
             world_size=world_size,
             prefetch=prefetch,
+            read=read,
             pictures=pictures,
             allow_pipe=allow_pipe,
         )
