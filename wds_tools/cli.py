@@ -49,6 +49,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "serve": CommandEntry(
         "wds_tools.commands.serve:serve_command", "Serve the files of DIR over HTTP to other machines."
     ),
+    "bench codecs": CommandEntry(
+        "shardwriter.commands.bench_codecs:bench_codecs", "Compare picture formats on your own pictures."
+    ),
     "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
     "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
     "demo-pictures": CommandEntry(
@@ -75,6 +78,9 @@ class _Root(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = " ".join(args[:2])  # of two words: another command may be called by the first alone
+        if name in COMMANDS:
+            return name, self.get_command(ctx, name), args[2:]
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             shown = [known for known, entry in COMMANDS.items() if not entry.hidden]

@@ -59,6 +59,15 @@ def test_a_mistyped_command_is_told_the_nearest(typed: str, meant: str) -> None:
     assert "Traceback" not in done.output
 
 
+def test_a_command_of_two_words_leaves_its_first_word_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run("bench", "codecs", "--help")
+    assert (done.exit_code, "Usage: wds bench codecs" in done.output) == (0, True)
+    monkeypatch.setitem(COMMANDS, "bench", CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."))
+    for rest in (("--help",), ("x.tar", "--help")):
+        done = run("bench", *rest)
+        assert (done.exit_code, "Usage: wds bench [OPTIONS] URLS" in done.output) == (0, True)
+
+
 def _command(error: BaseException) -> click.Command:
     def fail() -> None:
         raise error
