@@ -10,6 +10,7 @@ from typing import Self
 from wds_tools.errors import RangesRefusedError, ShardChangedError, TruncatedShardError
 from wds_tools.sources.cache import CachedFile, DiskCache
 from wds_tools.sources.cache.layout import EXTENT, Layout
+from wds_tools.sources.cache.names import is_entry
 
 URL = "http://host/data/a.tar"
 MIB = 1 << 20
@@ -94,7 +95,7 @@ def whole(cache: DiskCache, origin: Fake, *, dataset: str = "d") -> bytes:
 
 def entry_files(root: Path) -> list[Path]:
     """The entries of a cache, sorted by the people's part of their names."""
-    found = [path for path in (root / "shards").glob("*-*-*") if path.is_file()]
+    found = [path for path in (root / "shards").glob("*") if is_entry(path.name)]
     return sorted(found, key=lambda path: path.name.split("-", 2)[2])
 
 

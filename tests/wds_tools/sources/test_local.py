@@ -92,6 +92,13 @@ def test_a_stale_handle_is_opened_again_once(path: Path, monkeypatch: pytest.Mon
             read(source, 5, 300)
 
 
+def test_a_stale_handle_is_an_error_where_another_file_may_lie(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalFile(str(path), reopen=False) as source:
+        failing(monkeypatch, errno.ESTALE, 1)
+        with pytest.raises(UnavailableError):
+            read(source, 5, 300)
+
+
 def test_a_stale_handle_of_another_file_by_now_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalFile(str(path)) as source:
         path.write_bytes(b"another")

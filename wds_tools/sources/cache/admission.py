@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import logging
-import time
 from collections.abc import Sequence
+from time import monotonic
 
 from wds_tools.sources.cache.entry import Writer
 from wds_tools.sources.cache.groups import make_room
@@ -40,7 +40,7 @@ class Admission:
     @property
     def open(self) -> bool:
         """Whether it is worth asking."""
-        return time.monotonic() >= self._again_at
+        return monotonic() >= self._again_at
 
     def admit(self, writer: Writer, extents: Sequence[int]) -> int:
         """Book the space of as many of these locked extents as fit, from the first on; how many did.
@@ -79,7 +79,7 @@ class Admission:
         self._pause(f"the disk of the cache {self.ledger.folder} {what} ({reason}): what it does not hold is streamed")
 
     def _pause(self, message: str) -> None:
-        self._again_at = time.monotonic() + RETRY_S
+        self._again_at = monotonic() + RETRY_S
         if not self._said:
             self._said.append(message)
             _log.warning("%s", message)

@@ -84,7 +84,7 @@ class Group(NamedTuple):
 
 def groups(folder: Path) -> Iterator[Group]:
     """All datasets of a cache."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted((folder / DATASETS).iterdir()):
             with contextlib.suppress(FileNotFoundError):
                 lines, used_at = _lines(path), path.stat().st_mtime

@@ -39,7 +39,7 @@ class Inspection(NamedTuple):
 def entries(folder: Path, *, tidy: bool = False) -> list[Path]:
     """The entries in a folder; with `tidy` (under the ledger's lock only) unfinished files are removed."""
     found = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as names:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as names:
         for each in names:
             if is_entry(each.name):
                 found.append(Path(each.path))

@@ -3,9 +3,9 @@
 Space is booked before it is used and a process may be killed at any point, so the number is never too small: it is
 raised first, then the extent's record says BEGUN. Both happen under the ledger's lock, and so does everything that
 makes or removes an entry; whoever holds it sees a folder in which nobody else is at work. So the number can be counted
-again from the records at any time (`Balance.recount`), which is done when the ledger is new or damaged, and before
-anything is refused or evicted, as somebody may have tidied the folder by hand. Bytes of unfinished files that a killed
-process left are removed then.
+again from the records at any time (`Balance.recount`). That is done when the ledger is new or damaged; when it was left
+unsettled, by a process that was killed between booking and using; and before anything is refused or evicted, unless it
+was done lately, as somebody may have tidied the folder by hand.
 
 Counted are whole blocks: each extent that is BEGUN or PRESENT, and the records, header and block list of each entry.
 """
@@ -30,7 +30,7 @@ RECOUNT_S = 600.0
 """How long a count from the records is good for, before which nothing is refused on the ledger's word alone."""
 _KEPT_FREE = 0.05
 """Of the disk, where there is no limit: a full disk harms others more than a miss harms us."""
-_LEDGER = struct.Struct("<8sqdI")
+_LEDGER = struct.Struct("<8sqdqI")  # magic, bytes booked, when they were counted, whether settled, crc32
 _MAGIC = b"ledger-1"
 
 
@@ -58,7 +58,9 @@ class Ledger:
         while True:
             with locks.exclusive(path, create=True) as descriptor:
                 if _is_at(descriptor, path):  # else somebody removed the folder while this one waited
-                    yield Balance(self, descriptor)
+                    balance = Balance(self, descriptor)
+                    yield balance
+                    balance.settle()  # not after an exception: the next holder counts
                     return
 
 
@@ -73,12 +75,14 @@ class Balance:
         self.folder = ledger.folder
         self._limit = ledger.limit
         self._descriptor = descriptor
-        self.total = 0
+        self._booked_now = 0
+        self._settled = True
         self._counted_at = 0.0
+        self.total = 0
         data = os.pread(descriptor, _LEDGER.size, 0)
-        if len(data) == _LEDGER.size and zlib.crc32(data[:-4]) == _LEDGER.unpack(data)[3]:
-            magic, self.total, self._counted_at, _ = _LEDGER.unpack(data)
-            if magic == _MAGIC:
+        if len(data) == _LEDGER.size:
+            magic, self.total, self._counted_at, settled, check = _LEDGER.unpack(data)
+            if magic == _MAGIC and settled and check == zlib.crc32(data[:-4]):
                 return
         self.recount()
 
@@ -87,12 +91,21 @@ class Balance:
         if self._limit is not None:
             return self.total + need <= self._limit
         disk = os.statvfs(self.folder)
-        return (disk.f_bavail * disk.f_frsize - need) >= disk.f_blocks * disk.f_frsize * _KEPT_FREE
+        free = disk.f_bavail * disk.f_frsize - self._booked_now  # which the disk does not know of yet
+        return free - need >= disk.f_blocks * disk.f_frsize * _KEPT_FREE
 
     def book(self, count: int) -> None:
-        """Add bytes; give bytes back where `count` is negative."""
+        """Add bytes, before they are used; give bytes back, where `count` is negative, after they are free."""
         self.total = max(0, self.total + count)
+        self._booked_now += max(0, count)
+        self._settled = False
         self._write()
+
+    def settle(self) -> None:
+        """Note that all that was booked is used as it was booked."""
+        if not self._settled:
+            self._settled = True
+            self._write()
 
     def recount(self) -> None:
         """Count what is really there, and remove what nobody can use."""
@@ -112,7 +125,7 @@ class Balance:
             self.recount()
 
     def _write(self) -> None:
-        data = _LEDGER.pack(_MAGIC, self.total, self._counted_at, 0)[:-4]
+        data = _LEDGER.pack(_MAGIC, self.total, self._counted_at, self._settled, 0)[:-4]
         os.pwrite(self._descriptor, data + struct.pack("<I", zlib.crc32(data)), 0)
 
 
