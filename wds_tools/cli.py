@@ -46,6 +46,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),
     "cat": CommandEntry("wds_tools.commands.cat:cat", "Write out one field, or show one sample."),
     "verify": CommandEntry("wds_tools.commands.verify:verify_command", "Read everything and list all that is wrong."),
+    "cache": CommandEntry("wds_tools.commands.cache:cache", "Look into the cache on disk, empty it, or fill it ahead."),
     "serve": CommandEntry(
         "wds_tools.commands.serve:serve_command", "Serve the files of DIR over HTTP to other machines."
     ),
