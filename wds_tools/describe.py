@@ -14,17 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wds_tools import codec
+from wds_tools import addresses, codec
 from wds_tools.contents import read_range
 from wds_tools.dataset import Dataset, open_dataset
-from wds_tools.errors import ShardstreamError
+from wds_tools.errors import ShardstreamError, public
 from wds_tools.index.listing import LISTING_NAME
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.pictures.facts import read_facts
 from wds_tools.sample import SPECIAL, RawSample
 from wds_tools.shard import scan
 from wds_tools.sources.base import Source
-from wds_tools.sources.resolve import open_source
 from wds_tools.urls import Urls, places
 
 __all__ = ["Description", "FieldFacts", "describe"]
@@ -95,9 +94,8 @@ def describe(urls: Urls) -> Description:
     samples: list[RawSample] = []
     notes: dict[str, Sequence[str]] = {}
     for shard in _chosen(len(dataset.urls)):
-        with open_source(dataset.urls[shard]) as source:
-            dataset.check_shard(shard, source)
-            if warnings := _warnings(source):
+        with dataset.open_shard(shard) as source:
+            if not addresses.is_remote(source.url) and (warnings := _warnings(source)):
                 notes[source.url] = warnings
             samples += _read_some(dataset, shard, source)
     counts = dataset.listing.get("fields")
@@ -121,6 +119,9 @@ def describe(urls: Urls) -> Description:
 def _index_of(urls: Urls) -> str:
     kinds = set()
     for place in places(urls):
+        if addresses.is_remote(place.url):
+            kinds.add(f"the listing {public(place.url)}" if place.listing else "what lies beside the remote shards")
+            continue
         beside = Path(place.url).parent / LISTING_NAME
         if place.listing or beside.is_file():
             kinds.add(f"the listing {place.url if place.listing else beside}")

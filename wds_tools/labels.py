@@ -33,7 +33,7 @@ from wds_tools.names import is_litter, is_metadata, near_field, split_name
 from wds_tools.shard import link_targets, parse_sample, scan
 from wds_tools.sources.base import Source
 from wds_tools.sources.pool import map_in_order
-from wds_tools.sources.resolve import open_source
+from wds_tools.streamed import open_pass
 from wds_tools.tar import runs
 from wds_tools.tar.feed import SourceFeed
 from wds_tools.tar.headers import BLOCK
@@ -129,8 +129,19 @@ def _fields_of_a_shard(dataset: Dataset) -> set[str]:
     filled = np.flatnonzero(dataset.counts)
     if not filled.size:
         return set()
-    with open_source(dataset.urls[int(filled[0])]) as source:
+    with _opened(dataset, int(filled[0])) as source:
         return set(scan(source).fields)
+
+
+def _opened(dataset: Dataset, shard: int) -> Source:
+    """A shard to be walked through: a remote one comes in one pass, and not by a request for each label."""
+    source = open_pass(dataset.urls[shard], remote=dataset.remote)
+    try:
+        dataset.check_shard(shard, source)
+    except BaseException:
+        source.close()
+        raise
+    return source
 
 
 def _of_shard(dataset: Dataset, shard: int, field: str) -> Labels:
@@ -141,8 +152,7 @@ def _of_shard(dataset: Dataset, shard: int, field: str) -> Labels:
     known: dict[bytes, int] = {}
     values: dict[Label, int] = {}
     if len(firsts):
-        with open_source(dataset.urls[shard]) as source:
-            dataset.check_shard(shard, source)
+        with _opened(dataset, shard) as source:
             begins = firsts.tolist()
             for header, data in _field_data(source, field):
                 sample = bisect_right(begins, header) - 1

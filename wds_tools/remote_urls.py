@@ -8,7 +8,6 @@ out files, and no list that could be relied on.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from wds_tools import addresses
@@ -61,24 +60,23 @@ def _on_a_host(url: str) -> Place:
 
 
 def _in_a_store(folder: str, remote: Remote | None) -> list[Place]:
-    names = _matching(folder + "*", remote)
-    if folder + LISTING_NAME in names:
+    from wds_tools.sources.fsspec import names
+
+    found = names(folder, remote)
+    if LISTING_NAME in found:
         return [Place(folder + LISTING_NAME, listing=True)]
-    shards = [each for each in names if addresses.is_shard_name(posixpath.basename(each))]
+    shards = [name for name in found if addresses.is_shard_name(name)]
     if not shards:
         raise NoShardsError(f"no shards in {shown(folder)}", cure="Check the url; shards end with .tar")
-    return [Place(each, listing=False) for each in shards]
+    return [Place(folder + name, listing=False) for name in shards]
 
 
 def _matching(pattern: str, remote: Remote | None) -> list[str]:
-    """The files that match, sorted. Where some look like shards only those, unless one is a listing."""
+    """The files that match, sorted. Where some look like shards only those."""
     from wds_tools.sources.fsspec import glob
 
-    found: Sequence[str] = glob(pattern, remote=remote)
-    found = [each for each in found if not addresses.is_temporary(posixpath.basename(each))]
+    found = [each for each in glob(pattern, remote) if not addresses.is_temporary(posixpath.basename(each))]
     if not found:
         raise NoShardsError(f"nothing matches {shown(pattern)}", cure="Check the url; a list takes several patterns")
-    if pattern.endswith("/*"):
-        return found
     shards = [each for each in found if addresses.is_shard_name(posixpath.basename(each))]
     return shards or found

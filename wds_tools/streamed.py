@@ -242,7 +242,7 @@ class _Spooled:
         self.read_into(0, begin)
         if any(ends) and sniff(bytes(begin)) is None:
             raise TruncatedShardError(
-                f"the transfer ended after {size:,} bytes, and nothing shows that this is all: no length, no end of archive",
+                f"the transfer ended after {size:,} bytes, and neither a length nor an end of archive shows all",
                 url=self._url,
                 offset=size,
                 cure="Ask again; a server that states a Content-Length shows such a cut by itself",

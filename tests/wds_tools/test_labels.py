@@ -67,7 +67,7 @@ def test_a_linked_label_is_followed(tmp_path: Path) -> None:
 def test_labels_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = open_dataset(write_labels(tmp_path / "d", [9, 4]), cache_dir=tmp_path)
     first = read_labels(dataset, cache_dir=tmp_path)
-    monkeypatch.setattr(module, "open_source", None)  # reading a shard would fail
+    monkeypatch.setattr(module, "open_pass", None)  # reading a shard would fail
     again = read_labels(dataset, cache_dir=tmp_path)
     assert again.codes.tolist() == first.codes.tolist()
     assert (again.values, again.digest) == (first.values, first.digest)

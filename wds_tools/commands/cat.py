@@ -14,7 +14,7 @@ from wds_tools.dataset import open_dataset
 from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError
 from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
-from wds_tools.sources.resolve import open_source
+from wds_tools.streamed import open_pass
 from wds_tools.urls import expand
 
 __all__ = ["cat"]
@@ -63,15 +63,14 @@ def _numbered(urls: str, text: str) -> RawSample:
     if number >= len(dataset):
         raise UsageError(f"there is no sample {text}", cure=f"The last one is #{len(dataset) - 1}.")
     shard, begin, end = (int(each[0]) for each in dataset.locate([number]))
-    with open_source(dataset.urls[shard]) as source:
-        dataset.check_shard(shard, source)
+    with dataset.open_shard(shard) as source:
         return read_range(source, begin, end)
 
 
 def _keyed(urls: str, key: str) -> RawSample:
     shards = expand(urls)
     for shard in shards:
-        with open_source(shard) as source:
+        with open_pass(shard) as source:
             sample = find(source, key)
         if sample is not None:
             return sample

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from wds_tools import progress
@@ -18,6 +20,7 @@ Examples:
   wds index /data/imagenet-shards
   wds index 'data/train-*.tar' --dali
   wds index --force /data/imagenet-shards/dataset.json
+  wds index 'https://host/d/train-{000000..000099}.tar' --out imagenet-index
 """
 
 
@@ -26,16 +29,24 @@ Examples:
 @click.option("--dali", is_flag=True, help="Write DALI's NAME.idx beside each shard too, as wds2idx does.")
 @click.option("--energon", is_flag=True, help="Write Energon's NAME.tar.idx beside each shard too.")
 @click.option("--force", is_flag=True, help="Scan again, and replace a listing that is there.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the listing of remote shards into this folder, where their host takes none.",
+)
 @options.as_json
-def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, as_json: bool) -> None:
+def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, out: Path | None, as_json: bool) -> None:
     """Make the listing and offsets of shards made elsewhere.
 
     Every shard is scanned, headers only. dataset.json and dataset.offsets.npy then lie in the shards' folder, and
     whoever opens the shards or the folder finds them: nothing has to be scanned again, and training starts at once.
     Shards that `wds pack` made have them already.
+
+    Remote shards are read through once, several at a time. Their listing goes into the folder --out, which is then what
+    is opened in their place; in a store that can be written to it may lie beside them, without --out.
     """
     with progress.bar("indexing", total=None if force else _shards(urls), unit="shards") as bar:
-        made = make_index(urls, force=force, dali=dali, energon=energon, advance=bar.advance)
+        made = make_index(urls, force=force, dali=dali, energon=energon, out=out, advance=bar.advance)
     if as_json:
         options.echo_json([_facts(each) for each in made])
         return

@@ -11,7 +11,7 @@ import click
 
 from wds_tools.commands import options
 from wds_tools.contents import Entry, contents, printable
-from wds_tools.sources.resolve import open_source
+from wds_tools.streamed import open_pass
 from wds_tools.urls import expand
 
 __all__ = ["ls"]
@@ -41,7 +41,7 @@ def ls(urls: tuple[str, ...], *, number: int | None, long: bool, as_json: bool) 
 
 def _entries(shards: list[str]) -> Iterator[Entry]:
     for shard in shards:
-        with open_source(shard) as source:
+        with open_pass(shard) as source:
             yield from contents(source)
 
 
