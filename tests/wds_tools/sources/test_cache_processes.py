@@ -105,7 +105,8 @@ def test_workers_share_what_their_parent_has_open(tmp_path: Path, site: Site) ->
             assert read(file, 0, 10) == data[:10]
             child = os.fork()
             if child == 0:
-                good = read(file, EXTENT - 5, 10) == data[EXTENT - 5 : EXTENT + 5]
+                good = cache.report()["fetched"] == 0 and read(file, EXTENT - 5, 10) == data[EXTENT - 5 : EXTENT + 5]
+                good &= cache.report()["fetched"] == EXTENT
                 file.close()
                 cache.close()
                 os._exit(0 if good else 1)

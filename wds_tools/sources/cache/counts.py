@@ -1,11 +1,12 @@
 """What a cache did, counted over the threads of one process without a lock.
 
 A lock could be held by another thread at a fork, and would then block the child for ever. So each thread has a row of
-its own; the sum may lag behind a thread that is counting just now.
+its own; the sum may lag behind a thread that is counting just now. A forked child begins at zero.
 """
 
 from __future__ import annotations
 
+from os import getpid
 from threading import get_ident
 from typing import Literal, TypeAlias
 
@@ -21,16 +22,17 @@ class Counts:
     """The counts of one process."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, dict[What, int]] = {}
+        self._rows: dict[tuple[int, int], dict[What, int]] = {}
 
     def add(self, what: What, number: int) -> None:
         """Count `number` more."""
-        try:
-            self._rows[get_ident()][what] += number
-        except KeyError:
-            self._rows[get_ident()] = dict.fromkeys(_NAMES, 0) | {what: number}
+        mine = getpid(), get_ident()
+        if mine not in self._rows:
+            self._rows[mine] = dict.fromkeys(_NAMES, 0)
+        self._rows[mine][what] += number
 
     def total(self) -> dict[What, int]:
         """The sums so far."""
-        rows = list(self._rows.values())
+        mine = getpid()
+        rows = [row for (process, _), row in list(self._rows.items()) if process == mine]
         return {name: sum(row[name] for row in rows) for name in _NAMES}
