@@ -237,6 +237,8 @@ def with_segments(data: bytes, *, exif: bytes = b"", xmp: bytes = b"", profile: 
 
     EXIF and XMP that do not fit into a segment of 64 KiB are left out.
     """
+    if not (exif or xmp or profile):
+        return data
     size = _MOST_CONTENT - len(_PROFILE) - 2
     parts = [profile[place : place + size] for place in range(0, len(profile), size)]
     contents = [(_APP1, b"Exif\0\0" + exif)] if exif else []
