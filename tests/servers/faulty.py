@@ -28,7 +28,10 @@ from urllib.parse import urlsplit
 
 __all__ = [
     "Behaviour",
+    "Conversation",
+    "Deliver",
     "FaultyServer",
+    "Plan",
     "Reply",
     "Request",
     "Stored",
@@ -110,7 +113,7 @@ class Reply:
 
 
 Plan = Callable[[Request, Stored], Reply]
-Deliver = Callable[["_Conversation", Reply], None]
+Deliver = Callable[["Conversation", Reply], None]
 
 
 def well(request: Request, stored: Stored) -> Reply:
@@ -216,14 +219,14 @@ def until_closed(plan: Plan = ignoring_range) -> Plan:
     return lambda request, stored: replace(plan(request, stored).but(Content_Length=None), protocol="HTTP/1.0")
 
 
-def whole(conversation: _Conversation, reply: Reply) -> None:
+def whole(conversation: Conversation, reply: Reply) -> None:
     """All of it; the connection stays, unless its end is the end of the body."""
     conversation.send(reply)
     if reply.protocol == "HTTP/1.0":
         conversation.end()
 
 
-def drops(conversation: _Conversation, reply: Reply) -> None:
+def drops(conversation: Conversation, reply: Reply) -> None:
     """A reset in place of an answer."""
     conversation.reset()
 
@@ -231,7 +234,7 @@ def drops(conversation: _Conversation, reply: Reply) -> None:
 def resets(after: int) -> Deliver:
     """So many bytes of the body, then a reset (the client may lose some that it has not read yet)."""
 
-    def deliver(conversation: _Conversation, reply: Reply) -> None:
+    def deliver(conversation: Conversation, reply: Reply) -> None:
         conversation.send(reply, upto=after)
         conversation.reset()
 
@@ -241,7 +244,7 @@ def resets(after: int) -> Deliver:
 def ends(after: int) -> Deliver:
     """So many bytes of the body, then the end of the connection."""
 
-    def deliver(conversation: _Conversation, reply: Reply) -> None:
+    def deliver(conversation: Conversation, reply: Reply) -> None:
         conversation.send(reply, upto=after)
         conversation.end()
 
@@ -251,7 +254,7 @@ def ends(after: int) -> Deliver:
 def stalls(after: int | None) -> Deliver:
     """So many bytes of the body (None: not even a head), then silence until the client goes away."""
 
-    def deliver(conversation: _Conversation, reply: Reply) -> None:
+    def deliver(conversation: Conversation, reply: Reply) -> None:
         if after is not None:
             conversation.send(reply, upto=after)
         conversation.await_end()
@@ -262,7 +265,7 @@ def stalls(after: int | None) -> Deliver:
 def trickles(after: int, *, every_s: float = 0.02) -> Deliver:
     """So many bytes at once, the rest one by one."""
 
-    def deliver(conversation: _Conversation, reply: Reply) -> None:
+    def deliver(conversation: Conversation, reply: Reply) -> None:
         conversation.send(reply, upto=after)
         for at in range(after, len(reply.body)):
             if conversation.server.closing.wait(every_s):
@@ -375,7 +378,7 @@ class FaultyServer:
                 self._sockets.add(raw)
             stack.callback(lambda: self._sockets.discard(raw))
             connection = raw if self.tls is None else stack.enter_context(_secured(raw, self.tls, self._sockets))
-            conversation = _Conversation(self, connection)
+            conversation = Conversation(self, connection)
             while not self.closing.is_set() and (request := conversation.hear()) is not None:
                 behaviour, stored = self.behaviour(request), self.stored(request.path)
                 plan = behaviour.plan if stored is not None or request.path in self.routes else says(404)
@@ -387,7 +390,7 @@ class FaultyServer:
         thread.start()
 
 
-class _Conversation:
+class Conversation:
     """One connection, as the behaviours see it."""
 
     def __init__(self, server: FaultyServer, connection: socket.socket) -> None:

@@ -74,8 +74,10 @@ class Stream(Protocol):
         """Bytes put into `buffer`, at least one; 0 at the end, and only there.
 
         Raises:
-            TruncatedShardError: the transfer ended before its stated length, and could not be taken up again.
-            UnavailableError: network or permission, after all retries.
+            ShardChangedError: the transfer broke, and what lies there now is another object.
+            TruncatedShardError: the object ends before what has been read of it.
+            UnavailableError: network or permission, after all retries; a transfer that ended before its stated length
+                and could not be taken up again is that too, for nothing is wrong with the data.
         """
         ...
 

@@ -8,7 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.faulty import Behaviour, FaultyServer, Stored, bare, chunked, clipped, ignoring_range, names, says
+from tests.servers.faulty import (
+    Behaviour,
+    Conversation,
+    FaultyServer,
+    Plan,
+    Reply,
+    Stored,
+    bare,
+    chunked,
+    clipped,
+    ignoring_range,
+    names,
+    says,
+)
 from wds_tools.errors import (
     RangesRefusedError,
     ShardChangedError,
@@ -117,7 +130,7 @@ def test_reads_from_many_threads_share_one_file() -> None:
 def test_no_more_ranges_are_asked_for_at_once_than_allowed() -> None:
     most, now, lock, all_in = 0, 0, threading.Lock(), threading.Barrier(3)
 
-    def counted(conversation: object, reply: object) -> None:
+    def counted(conversation: Conversation, reply: Reply) -> None:
         nonlocal most, now
         with lock:
             now += 1
@@ -125,7 +138,7 @@ def test_no_more_ranges_are_asked_for_at_once_than_allowed() -> None:
         all_in.wait(30)  # three are served at once: fewer would wait for ever
         with lock:
             now -= 1
-        conversation.send(reply)  # type: ignore[attr-defined]
+        conversation.send(reply)
 
     with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=counted)) as server:
         with HttpFile(server.url("/x.tar"), remote=Remote(in_flight=3)) as file:
@@ -157,8 +170,8 @@ def test_a_part_that_ends_early_is_continued_and_one_that_begins_early_is_used_f
 
 
 @pytest.mark.parametrize("plan", [ignoring_range, bare(ignoring_range), chunked()], ids=["plain", "bare", "chunked"])
-def test_a_server_without_ranges_serves_beginnings_and_the_whole_and_says_to_stream_the_rest(plan: object) -> None:
-    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(plan)) as server:  # type: ignore[arg-type]
+def test_a_server_without_ranges_serves_beginnings_and_the_whole_and_says_to_stream_the_rest(plan: Plan) -> None:
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(plan)) as server:
         with HttpFile(server.url("/x.tar"), remote=QUICK) as file:
             assert read(file, 0, 100) == CONTENT[:100]
             assert file.ranges is False
@@ -214,9 +227,9 @@ def test_a_host_that_nobody_knows_is_not_looked_up_again_and_again() -> None:
 def test_closed_files_read_nothing_and_wake_their_readers() -> None:
     silent = threading.Event()
 
-    def never(conversation: object, reply: object) -> None:
+    def never(conversation: Conversation, reply: Reply) -> None:
         silent.set()
-        conversation.await_end()  # type: ignore[attr-defined]
+        conversation.await_end()
 
     with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=never)) as server:
         file = HttpFile(server.url("/x.tar"), remote=Remote(stall_s=60))

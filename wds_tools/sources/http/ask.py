@@ -38,6 +38,7 @@ from wds_tools.sources.options import Remote
 __all__ = ["Answer", "ask"]
 
 _DRAINED = 16 << 10  # what is sooner read than a new connection made: the pages with redirects and errors
+_NONE = urllib3.Retry(total=False, redirect=False)  # which is ours to do
 _BROKEN = (OSError, http.client.HTTPException, HTTPError)
 
 
@@ -189,7 +190,7 @@ def _response(url: str, headers: Mapping[str, str], remote: Remote, exchange: Ex
                 target,
                 headers=dict(headers),
                 timeout=urllib3.Timeout(connect=remote.connect_s, read=remote.stall_s),
-                retries=False,
+                retries=_NONE,
                 redirect=False,
                 preload_content=False,
                 decode_content=False,

@@ -7,7 +7,7 @@ since a thread of the parent might have held it.
 Idle connections are kept for 30 s, less than what servers and address translators keep them; `close_idle` closes them.
 Proxies are those of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`; on macOS and Windows of the
 system). Certificates are checked against the system's authorities, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`;
-where neither is set, `REQUESTS_CA_BUNDLE` and `CURL_CA_BUNDLE` add theirs.
+what `REQUESTS_CA_BUNDLE`, else `CURL_CA_BUNDLE`, names is trusted too (conda sets the former two by itself).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _proxy(scheme: str, host: str, port: int) -> str | None:
 def _context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     own = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
-    if own and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys():
+    if own:
         try:
             context.load_verify_locations(*((None, own) if os.path.isdir(own) else (own,)))  # noqa: PTH112
         except OSError as error:
