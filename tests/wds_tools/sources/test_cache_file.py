@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.wds_tools.sources.cached import EXTENT, MIB, URL, Fake, content, entry_files, opened, read, whole
 from wds_tools.errors import ShardMissingError, TruncatedShardError, UnavailableError, UsageError
-from wds_tools.sources.cache import DiskCache
+from wds_tools.sources.cache import DiskCache, locks
 
 DATA = content(9 * MIB + 12_345)
 
@@ -136,7 +136,11 @@ def test_what_the_origin_raises_is_raised_and_the_next_read_tries_again(tmp_path
     assert gone.closed == 1
 
 
-def test_threads_that_want_the_same_extent_fetch_it_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "flock"])
+def test_threads_that_want_the_same_extent_fetch_it_once(
+    tmp_path: Path, ranges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_RANGES", ranges and locks._RANGES)
     origin = Fake(DATA)
     barrier = threading.Barrier(8)
     with DiskCache(tmp_path) as cache, opened(cache, origin) as file:

@@ -111,7 +111,8 @@ class Entry:
         if record.state is not State.PRESENT:
             return None
         try:
-            data = memoryview(_read(self._file, first * LEAF, min(last * LEAF, self.layout.size) - first * LEAF))
+            data = memoryview(bytearray(min(last * LEAF, self.layout.size) - first * LEAF))
+            self._file.read_into(first * LEAF, data)
         except ShardstreamError:
             self._refuse_closed()
             return False

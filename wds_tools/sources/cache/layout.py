@@ -6,10 +6,10 @@ Offsets in the file are offsets in the object, so a cached read is one positione
 with `tar` as it is. The rest lies behind, since its length follows from the object's size; the header comes last, where
 a reader finds it from the file's length alone.
 
-An extent (4 MiB) is what is fetched, locked and admitted at once. Measured at 40 ms round trip and 100 MB/s a request
-of 1 MiB spends 80% of its time waiting, one of 4 MiB 50%, one of 16 MiB 20%; but a plan reads blocks of 256 KiB from
-all over the dataset, and the first batch waits for as many extents as it has blocks. Readers that want more at once get
-it: neighbouring extents are asked for in one request.
+An extent (4 MiB) is what is fetched, locked and admitted at once. Measured at 40 ms round trip and 25 MB/s a
+connection, blocks of 256 KiB from all over 16 shards of 8 MiB, 8 threads: the first 16 blocks after 0.21, 0.48 and
+0.85 s, the whole after 1.67, 1.19 and 1.31 s, for extents of 1, 4 and 16 MiB, in 128, 32 and 16 requests. Readers that
+want more at once get it: neighbouring extents are asked for in one request.
 
 A leaf (64 KiB) is what is checked at once: the record of an extent holds a crc32 for each of its leaves, so that the
 first read of 100 KB in a process checks 192 KiB and not 4 MiB.
@@ -157,7 +157,7 @@ def pack_record(birth: bytes, extent: int, state: State, checks: Sequence[int] =
 
 def unpack_record(birth: bytes, extent: int, data: bytes) -> Record:
     """What the bytes of a record say. What is neither empty nor right has been begun: its space is paid for."""
-    if not any(data):
+    if data == bytes(len(data)):
         return Record(State.EMPTY)
     check, state, *checks = _RECORD.unpack(data)
     if state == State.PRESENT and check == _check(birth, extent, state, checks):
