@@ -21,9 +21,14 @@ class Committed(NamedTuple):
 
 
 class Commits:
-    """One thread that commits one shard at a time while the next is written."""
+    """One thread that commits one shard at a time while the next is written.
 
-    def __init__(self) -> None:
+    Args:
+        publish: brings a shard that is whole, by its name, to where it shall lie.
+    """
+
+    def __init__(self, publish: Callable[[str], None]) -> None:
+        self._publish = publish
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[Committed] | None = None
 
@@ -31,7 +36,7 @@ class Commits:
         """Begin to commit; the one before has been fetched by `finished`."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="shard-commit")
-        self._pending = self._thread.submit(_commit, sink, record, note)
+        self._pending = self._thread.submit(_commit, sink, record, note, self._publish)
 
     def finished(self, *, wait: bool) -> Committed | None:
         """The shard that has come through since, or the error that it met."""
@@ -63,8 +68,9 @@ class Commits:
         return None if pending is None else _result(pending)
 
 
-def _commit(sink: Sink, record: ShardRecord, note: object) -> Committed:
+def _commit(sink: Sink, record: ShardRecord, note: object, publish: Callable[[str], None]) -> Committed:
     sink.commit()
+    publish(sink.path.name)
     return Committed(dataclasses.replace(record, checksum=sink.checksum), note)
 
 

@@ -65,7 +65,7 @@ class Shards:
         self._begun = 0
         self._sink: Sink | None = None
         self._claim: Claim | None = None
-        self._commits = Commits()
+        self._commits = Commits(target.publish)
 
     @property
     def claimed(self) -> bool:

@@ -8,6 +8,8 @@ Where the file system has no locks (some Lustre mounts), nothing is refused and 
 
 The folder must be free of shards of the pattern and of the listing. `overwrite=True` removes both, the listing first,
 when the first sample is written: a listing never lists shards that are gone.
+
+`shardwriter.remote` has the same for a store: what asks the file system here asks the store there.
 """
 
 from __future__ import annotations
@@ -21,16 +23,24 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from wds_tools.addresses import scheme
 from wds_tools.errors import TargetError, UnavailableError, UsageError
 from wds_tools.index.listing import offsets_name
 
-__all__ = ["Claim", "Target", "parse_pattern", "remove"]
+__all__ = ["Claim", "Names", "Target", "parse_names", "parse_pattern", "remove"]
 
 _NUMBER = re.compile(r"%0?(\d*)d")
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+class Names(NamedTuple):
+    """The parts of a shard's name: before the number, its least number of digits, behind it (ends in .tar)."""
+
+    prefix: str
+    digits: int
+    suffix: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +48,7 @@ class Target:
     """The names that a writer uses. Made by `parse_pattern`.
 
     Attributes:
-        folder: where everything goes.
+        folder: where files are made; of a local target this is where everything goes.
         prefix: of the shards' names, before the number.
         digits: the least number of digits; more are used when they are needed.
         suffix: of the shards' names, behind the number; ends in .tar.
@@ -50,6 +60,11 @@ class Target:
     digits: int
     suffix: str
     listing: str | None
+
+    @property
+    def place(self) -> str:
+        """Where everything goes, for messages and the listing's reader."""
+        return str(self.folder)
 
     @property
     def pattern(self) -> str:
@@ -70,9 +85,16 @@ class Target:
         """Where shard `number` goes."""
         return self.folder / f"{self.prefix}{number:0{self.digits}d}{self.suffix}"
 
+    def named(self, name: str) -> Path | str:
+        """The path (in a store: the url) of a file of this target."""
+        return self.folder / name
+
+    def publish(self, name: str) -> None:
+        """Bring the file `name`, which is whole in `folder`, to where everything goes. Here it is there already."""
+
     def shards(self) -> list[str]:
         """The names of shards of this pattern that already lie in the folder, sorted."""
-        return sorted(name for name in self._names() if self._is_shard(name))
+        return sorted(name for name in self.names() if self._is_shard(name))
 
     def leftovers(self, beside: Iterable[str] = ()) -> list[str]:
         """The names of temporary files of this pattern and listing, as a killed writer leaves them.
@@ -83,7 +105,7 @@ class Target:
         shard = rf"{re.escape(self.prefix)}\d+{re.escape(self.suffix)}"
         names = [re.escape(name) for name in (self.listing, self.offsets, *beside) if name is not None]
         left = re.compile(rf"\.(?:{'|'.join([shard, *names])})\.[0-9a-z_]+\.tmp")
-        return sorted(name for name in self._names() if left.fullmatch(name))
+        return sorted(name for name in self.names() if left.fullmatch(name))
 
     def check_free(self, *, overwrite: bool) -> None:
         """Read what lies there; nothing is changed.
@@ -92,23 +114,22 @@ class Target:
             TargetError: shards of the pattern or the listing lie there; with `overwrite`, a listing of other shards.
         """
         shards = self.shards()
-        listing = None if self.listing is None else self.folder / self.listing
-        listed = listing is not None and os.path.lexists(listing)
+        listed = self.listing is not None and self.has(self.listing)
         if shards and not overwrite:
-            stopped = "" if listed or listing is None else " of a run that was stopped, as there is no listing"
+            stopped = "" if listed or self.listing is None else " of a run that was stopped, as there is no listing"
             raise TargetError(
-                f"{self.folder} already holds {len(shards)} shards of {self.pattern}{stopped}; one is {shards[0]}",
+                f"{self.place} already holds {len(shards)} shards of {self.pattern}{stopped}; one is {shards[0]}",
                 cure="Write to another folder, or pass overwrite=True (--overwrite) to remove them first.",
             )
-        ours = listing is not None and listed and self._lists_ours(listing)
+        ours = self.listing is not None and listed and self._lists_ours(self.listing)
         if ours and not overwrite:
             raise TargetError(
-                f"{self.folder} already holds {self.listing}",
+                f"{self.place} already holds {self.listing}",
                 cure="Write to another folder, or pass overwrite=True (--overwrite) to remove it first.",
             )
         if listed and not ours:
             raise TargetError(
-                f"{self.folder} already holds {self.listing}, the listing of other shards",
+                f"{self.place} already holds {self.listing}, the listing of other shards",
                 cure="Write to another folder: one a dataset, such as out/train and out/val.",
             )
 
@@ -118,17 +139,39 @@ class Target:
 
     def clear_leftovers(self, beside: Iterable[str] = ()) -> None:
         """Remove what a killed writer left. To be called by the holder of the claim only."""
-        self._remove(self.leftovers(beside))
+        self.remove(self.leftovers(beside))
 
     def clear_dataset(self) -> None:
         """Remove the dataset that is to be replaced, its listing first. For the holder of the claim only."""
-        self._remove([name for name in (self.listing, self.offsets) if name is not None])
-        self._remove(self.shards())
+        self.remove(name for name in (self.listing, self.offsets) if name is not None)
+        self.remove(self.shards())
 
-    def _remove(self, names: list[str]) -> None:
-        remove([self.folder / name for name in names])
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove these files, where they are there.
 
-    def _names(self) -> list[str]:
+        Raises:
+            UnavailableError: one cannot be removed.
+        """
+        remove(self.folder / name for name in names)
+
+    def has(self, name: str) -> bool:
+        """Whether anything of that name lies there, a link that leads nowhere included."""
+        return os.path.lexists(self.folder / name)
+
+    def read(self, name: str) -> bytes:
+        """The whole file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return (self.folder / name).read_bytes()
+
+    def names(self) -> list[str]:
+        """The names of all that lies there, in any order; none where there is no such folder.
+
+        Raises:
+            TargetError: it is a file; UnavailableError: it cannot be read.
+        """
         try:
             return os.listdir(self.folder)  # noqa: PTH208 - names are wanted, a Path each is slow at 20,000 shards
         except FileNotFoundError:
@@ -145,10 +188,10 @@ class Target:
         whole = len(name) == len(self.prefix) + len(number) + len(self.suffix)
         return whole and number.isascii() and number.isdecimal() and len(number) >= self.digits
 
-    def _lists_ours(self, listing: Path) -> bool:
+    def _lists_ours(self, listing: str) -> bool:
         """Whether the listing lists nothing but shards of this pattern."""
         try:
-            shards = json.loads(listing.read_bytes())["shardlist"]
+            shards = json.loads(self.read(listing))["shardlist"]
             return all(self._is_shard(shard["url"]) for shard in shards)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
@@ -163,10 +206,22 @@ def parse_pattern(pattern: str | os.PathLike[str], *, listing: str | None) -> Ta
     """
     text = os.fspath(pattern)
     if scheme(text) is not None:
-        raise UsageError(
-            "shards are written to local folders only", url=text, cure="Write to a path and copy the shards afterwards."
-        )
+        raise UsageError("a path is wanted here, not a url", url=text, cure="Write the path.")
     folder, name = os.path.split(text)
+    return Target(folder=Path(folder), **parse_names(name, text, listing=listing)._asdict(), listing=listing)
+
+
+def parse_names(name: str, text: str, *, listing: str | None) -> Names:
+    """What the last part of a pattern says, with the listing's name checked too.
+
+    Args:
+        name: the last part, such as "train-%06d.tar".
+        text: the whole pattern, for messages.
+        listing: the listing's name, None for none.
+
+    Raises:
+        UsageError: as for `parse_pattern`.
+    """
     numbers = list(_NUMBER.finditer(name))
     if len(numbers) != 1 or not int(numbers[0][1] or 0) or numbers[0][0][1] != "0":
         raise UsageError(
@@ -187,7 +242,7 @@ def parse_pattern(pattern: str | os.PathLike[str], *, listing: str | None) -> Ta
         )
     if listing is not None and (not listing.endswith(".json") or "/" in listing or listing.startswith(".")):
         raise UsageError(f"listing is {listing!r}, expected a file name such as 'dataset.json', or None", url=text)
-    return Target(folder=Path(folder), prefix=prefix, digits=int(numbers[0][1]), suffix=suffix, listing=listing)
+    return Names(prefix, int(numbers[0][1]), suffix)
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -28,17 +28,18 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from shardwriter.encode import Encoded, Encoder
+from shardwriter.remote import parse_target
 from shardwriter.seen import SeenKeys
 from shardwriter.shards import Shards
 from shardwriter.sink import translated
-from shardwriter.target import Target, parse_pattern
+from shardwriter.target import Target
 from wds_tools.checksum import Checksum
 from wds_tools.errors import KeyRefusedError, UnavailableError, UsageError
 from wds_tools.index.listing import OWN_KEYS, ShardRecord, write_listing
+from wds_tools.sources.options import Remote
 
 __all__ = ["ShardWriter"]
 
@@ -49,7 +50,8 @@ class ShardWriter:
     """Writes samples into numbered shards. Used once, from one thread, with `with` or with close.
 
     Args:
-        pattern: the shards' path with one number in its last part, such as "out/train-%06d.tar".
+        pattern: the shards' path with one number in its last part, such as "out/train-%06d.tar", or a url of a store
+            such as "s3://bucket/train-%06d.tar" (shardwriter.remote).
         max_samples: the most samples of a shard, None for no limit.
         max_bytes: the most bytes of a shard's file, None for no limit; a larger sample gets a shard of its own.
         quality: of JPEG, WebP and AVIF pictures that are encoded here from arrays or PIL images. Bytes pass unchanged.
@@ -57,10 +59,11 @@ class ShardWriter:
         overwrite: remove the shards of this pattern and their listing when the first sample comes.
         listing: the file name of the listing, None for none. Writers that share a folder need one each, or none.
         extra: what else the listing should say, such as {"classes": [...], "shuffled": True}; values that JSON knows.
-        on_shard: called with the path of each shard, once and in order, after the disk has it: to upload it, say. From
+        on_shard: called with the path of each shard (in a store: its url), once and in order, after it is there. From
             the writing thread, at the next write after the commit, or in close; not while an exception ends the block.
         checksum: "xxh3" or "sha256": what the listing says of each shard's bytes, so that `wds verify` finds a copy
             that went wrong. None for no checksum.
+        remote: how a store is asked; `storage` has the options of its file system.
 
     Raises:
         UsageError: a pattern or an option that cannot be.
@@ -77,16 +80,17 @@ class ShardWriter:
         overwrite: bool = False,
         listing: str | None = "dataset.json",
         extra: Mapping[str, object] | None = None,
-        on_shard: Callable[[Path], object] | None = None,
+        on_shard: Callable[[Any], object] | None = None,
         checksum: Checksum | None = None,
+        remote: Remote | None = None,
     ) -> None:
-        self.target: Target = parse_pattern(pattern, listing=listing)
+        self.target: Target = parse_target(pattern, listing=listing, remote=remote)
         self._shards = Shards(
             self.target,
             max_samples=max_samples,
             max_bytes=max_bytes,
             checksum=checksum,
-            on_commit=_teller(self.target.folder, on_shard),
+            on_commit=_teller(self.target, on_shard),
         )
         self._encoder = Encoder(quality=_quality(quality), allow_pickle=allow_pickle)
         self._overwrite = overwrite
@@ -180,11 +184,11 @@ class ShardWriter:
     def _check_open(self) -> None:
         if self._failure is not None:
             raise UnavailableError(
-                f"the writer of {self.target.folder} ended at an earlier error: {self._failure}",
+                f"the writer of {self.target.place} ended at an earlier error: {self._failure}",
                 cure="Finished shards are whole; start a new run, with overwrite=True or elsewhere.",
             ) from self._failure
         if self._closed:
-            raise UsageError(f"the writer of {self.target.folder} is closed", cure="Make a new ShardWriter.")
+            raise UsageError(f"the writer of {self.target.place} is closed", cure="Make a new ShardWriter.")
 
     def _append(self, encoded: Encoded) -> None:
         if not self._shards.claimed:
@@ -209,6 +213,9 @@ class ShardWriter:
         extra = {"fields": dict(sorted(self._fields.items())), **self._extra}
         with translated(path):
             write_listing(path, self._shards.records, name=self.target.name, extra=extra)
+        for name in (self.target.offsets, listing):  # the listing last: it means that all it lists is there
+            if name is not None:
+                self.target.publish(name)
 
 
 def _say_forgotten(shards: Shards) -> None:
@@ -218,7 +225,7 @@ def _say_forgotten(shards: Shards) -> None:
     _log.error(
         "the ShardWriter of %s was never closed: %s lost%s. "
         "Write in a block `with ShardWriter(...) as writer:`, or call close() at the end.",
-        target.folder / target.pattern,
+        target.named(target.pattern),
         _last(shards.samples - sum(record.samples for record in shards.records)),
         "" if target.listing is None else f", and there is no {target.listing}",
     )
@@ -228,9 +235,9 @@ def _last(samples: int) -> str:
     return "its last sample is" if samples == 1 else f"its last {samples:,} samples are" if samples else "no sample is"
 
 
-def _teller(folder: Path, on_shard: Callable[[Path], object] | None) -> Callable[[ShardRecord, object], object] | None:
+def _teller(target: Target, on_shard: Callable[[Any], object] | None) -> Callable[[ShardRecord, object], object] | None:
     """on_shard as Shards calls it. A function of its own: a method would keep the writer from being collected."""
-    return None if on_shard is None else lambda record, _: on_shard(folder / record.url)
+    return None if on_shard is None else lambda record, _: on_shard(target.named(record.url))
 
 
 def _quality(value: int) -> int:

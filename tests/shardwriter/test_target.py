@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardwriter.target import Claim, Target, parse_pattern
+from shardwriter.target import Target, parse_pattern
 from wds_tools.errors import TargetError, UnavailableError, UsageError
 
 
@@ -42,8 +42,8 @@ def test_names_the_dataset_by_prefix_or_folder(tmp_path: Path, pattern: str, nam
         ("train-%06d.tar.gz", "end in .tar"),
         ("train-%06d", "end in .tar"),
         (".train-%06d.tar", "hidden"),
-        ("s3://bucket/train-%06d.tar", "local folders"),
-        ("file:///tmp/train-%06d.tar", "local folders"),
+        ("s3://bucket/train-%06d.tar", "not a url"),
+        ("file:///tmp/train-%06d.tar", "not a url"),
     ],
 )
 def test_refuses_patterns_that_cannot_be(pattern: str, words: str) -> None:
