@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from shardwriter.inputs.base import path_shown, read_file
 from shardwriter.inputs.folders import field_of
 from shardwriter.inputs.opened import read_view
+from shardwriter.inputs.pictures import picture_field
 from shardwriter.inputs.values import converted
 from wds_tools import addresses
-from wds_tools.codec import PICTURE_FIELDS, encode_field, kind_of
+from wds_tools.codec import encode_field, kind_of
 from wds_tools.errors import FieldError, MissingFieldError, ShardstreamError, UsageError, shown
 from wds_tools.names import check_field
-from wds_tools.pictures.sniff import describe, sniff
 from wds_tools.sources.options import Remote
 from wds_tools.sources.resolve import open_source
 
@@ -26,7 +26,6 @@ REST = "*"
 """The column that stands for all others."""
 
 _VALUES = frozenset({"int", "text", "json", "jsonl"})
-_SNIFFED = {"jpeg": "jpg"}
 
 
 class Column(NamedTuple):
@@ -88,11 +87,7 @@ class Cells:
         extension = extension_of(place) if isinstance(place, str) else ""
         if kind_of(extension) == "picture":
             return extension, inside
-        found = sniff(inside)
-        found = _SNIFFED.get(found, found)
-        if found not in PICTURE_FIELDS:
-            raise FieldError(f"the image in the column {column!r} is {describe(inside)}")
-        return found, inside
+        return picture_field("jpg", inside)
 
     def field(self, column: Column, value: Any) -> bytes | None:
         """The bytes of the field that a column becomes; None where it is empty and may be.
