@@ -31,6 +31,7 @@ demo: .venv/installed  ## real pictures to shards to a small model that learns
 fuzz: .venv/installed  ## what is in C under sanitizers, twenty minutes
 	$(BIN)/python -m tests.fuzz.fuzz_walk 120
 	$(BIN)/python -m tests.fuzz.fuzz_pixels 540
+	$(BIN)/python -m tests.fuzz.fuzz_huffman 540
 
 bench: .venv/installed  ## the benchmark table
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

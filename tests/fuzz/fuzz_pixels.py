@@ -18,8 +18,7 @@ from PIL import Image
 from tests.wds_tools.pictures.made import jpeg, saved, scene
 
 PICTURES = Path(__file__).parents[2] / "wds_tools" / "pictures"
-KERNEL = [PICTURES / f"_pixels_{name}.c" for name in ("jpeg", "resize", "transcode")]
-SOURCES = [Path(__file__).with_suffix(".c"), *KERNEL]
+KERNEL = [PICTURES / f"_pixels_{name}.c" for name in ("jpeg", "resize", "transcode", "huffman", "codes")]
 # PIXELS_PLAIN: no choice of code by processor, which happens before the sanitizer is ready
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FLAGS = ["-std=gnu11", "-O2", "-g", "-march=native", "-DPIXELS_PLAIN", *SANITIZERS]
@@ -29,18 +28,22 @@ def main() -> int:
     """Fuzz for so many seconds."""
     seconds = sys.argv[1] if len(sys.argv) > 1 else "60"
     with tempfile.TemporaryDirectory() as folder:
-        program = build(Path(folder))
-        pictures = [str(path) for path in begin(Path(folder))]
-        runs = [subprocess.Popen([program, seconds, str(seed), *pictures]) for seed in range(os.cpu_count() or 1)]
-        ends = [run.wait() for run in runs]
-    return int(any(ends))
+        return run(build(Path(folder), "fuzz_pixels"), seconds, begin(Path(folder)), os.cpu_count() or 1)
 
 
-def build(folder: Path) -> str:
-    """The compiled program."""
-    program = str(folder / "fuzz_pixels")
-    subprocess.run(["gcc", *FLAGS, f"-I{PICTURES}", *map(str, SOURCES), "-ljpeg", "-lm", "-o", program], check=True)
+def build(folder: Path, name: str) -> str:
+    """The compiled program of that name."""
+    program = str(folder / name)
+    sources = map(str, [Path(__file__).with_name(f"{name}.c"), *KERNEL])
+    subprocess.run(["gcc", *FLAGS, f"-I{PICTURES}", *sources, "-ljpeg", "-lm", "-ldl", "-o", program], check=True)
     return program
+
+
+def run(program: str, seconds: str, pictures: list[Path], processes: int) -> int:
+    """Let it run in so many processes, each with changes of its own; 1 where one of them fails."""
+    runs = [subprocess.Popen([program, seconds, str(seed), *map(str, pictures)]) for seed in range(processes)]
+    ends = [process.wait() for process in runs]
+    return int(any(ends))
 
 
 def begin(folder: Path) -> list[Path]:

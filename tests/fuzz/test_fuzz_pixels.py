@@ -19,7 +19,9 @@ pytestmark = [
 
 
 def test_changed_pictures_wake_no_sanitizer(tmp_path: Path) -> None:
-    run = subprocess.run([build(tmp_path), "5", "3", *begin(tmp_path)], check=False, capture_output=True, text=True)
+    run = subprocess.run(
+        [build(tmp_path, "fuzz_pixels"), "5", "3", *begin(tmp_path)], check=False, capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
     decoded, left_to_others, damaged, *_ = (int(word) for word in run.stdout.split() if word.isdigit())
     assert min(decoded, left_to_others, damaged) > 100

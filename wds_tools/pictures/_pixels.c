@@ -19,7 +19,10 @@
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 #define JPEG_NAME "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION)
+/* Versions and interfaces that _pixels_huffman.c was tried with; what it needs is private. */
+#define HUFFMAN (LIBJPEG_TURBO_VERSION_NUMBER < 3002000 && (JPEG_LIB_VERSION == 62 || JPEG_LIB_VERSION == 80))
 #else
+#define HUFFMAN 0
 #define JPEG_NAME ""
 #endif
 
@@ -133,9 +136,14 @@ static PyObject *resize(PyObject *object, PyObject *arguments) {
 
 #ifdef PIXELS_WITH_JPEG
 
-PyDoc_STRVAR(jpeg_doc, "jpeg(data, stored_width, stored_height, left, top, width, height, out, orientation)\n--\n\n"
+PyDoc_STRVAR(jpeg_doc, "jpeg(data, stored_width, stored_height, left, top, width, height, out, orientation, entropy)\n"
+                       "--\n\n"
                        "Fill out with the part of a JPEG in the box (stored coordinates), turned as the orientation\n"
-                       "says. Returns None, or a tuple: whether it is damage, and what is wrong; out is untouched then.");
+                       "says. Returns None, or a tuple: whether it is damage, and what is wrong; out is untouched then.\n"
+                       "entropy: who decodes the Huffman coding, 0 libjpeg, 1 the kernel itself, 2 libjpeg under watch.");
+
+PyDoc_STRVAR(units_doc, "units()\n--\n\n"
+                        "How many coding units of the last JPEG the kernel's own Huffman decoder decoded, or watched.");
 
 static pixels_status decode_part(Kernel *self, const Py_buffer *data, const pixels_part *part,
                                  const pixels_target *target, int orientation) {
@@ -176,17 +184,27 @@ static PyObject *jpeg_into(Kernel *self, const Py_buffer *data, pixels_part *par
 static PyObject *jpeg(PyObject *object, PyObject *arguments) {
     PyObject *out, *result = NULL;
     pixels_part part = {0};
-    int orientation;
+    int orientation, entropy = 0;
     Py_buffer data, to;
-    if (!PyArg_ParseTuple(arguments, "y*iiddddOi", &data, &part.width, &part.height, &part.box.left, &part.box.top,
-                          &part.box.width, &part.box.height, &out, &orientation))
+    if (!PyArg_ParseTuple(arguments, "y*iiddddOi|i", &data, &part.width, &part.height, &part.box.left, &part.box.top,
+                          &part.box.width, &part.box.height, &out, &orientation, &entropy))
         return NULL;
+    part.entropy = entropy == 1 ? PIXELS_BY_US : entropy == 2 ? PIXELS_COUNTED : PIXELS_BY_LIBJPEG;
     if (PyObject_GetBuffer(out, &to, PyBUF_STRIDES | PyBUF_WRITABLE) == 0) {
         result = jpeg_into((Kernel *)object, &data, &part, &to, orientation);
         PyBuffer_Release(&to);
     }
     PyBuffer_Release(&data);
     return result;
+}
+
+static PyObject *units(PyObject *object, PyObject *none) {
+    (void)none;
+    Kernel *self = (Kernel *)object;
+    if (!enter(self)) return NULL;
+    size_t count = pixels_jpeg_units(self->jpeg);
+    leave(self);
+    return PyLong_FromSize_t(count);
 }
 
 PyDoc_STRVAR(encode_doc, "encode(pixels, quality)\n--\n\n"
@@ -293,6 +311,7 @@ static PyMethodDef kernel_methods[] = {
     {"resize", resize, METH_VARARGS, resize_doc},
 #ifdef PIXELS_WITH_JPEG
     {"jpeg", jpeg, METH_VARARGS, jpeg_doc},
+    {"units", units, METH_NOARGS, units_doc},
     {"encode", encode, METH_VARARGS, encode_doc},
     {"baseline", baseline, METH_VARARGS, baseline_doc},
 #endif
@@ -319,7 +338,8 @@ static int module_exec(PyObject *module) {
     if (!type) return -1;
     int status = PyModule_AddObjectRef(module, "Kernel", type);
     Py_DECREF(type);
-    return status < 0 ? status : PyModule_AddStringConstant(module, "JPEG", JPEG_NAME);
+    if (status < 0 || PyModule_AddStringConstant(module, "JPEG", JPEG_NAME) < 0) return -1;
+    return PyModule_AddObjectRef(module, "HUFFMAN", HUFFMAN ? Py_True : Py_False);
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -3,6 +3,7 @@ from typing import Any
 from wds_tools.sample import BytesLike
 
 JPEG: str  # such as "libjpeg-turbo 2.1.5"; "" where the kernel was built without
+HUFFMAN: bool  # whether the kernel's own Huffman decoder was tried with that libjpeg
 
 class Kernel:
     def resize(
@@ -19,8 +20,10 @@ class Kernel:
         height: float,
         out: Any,
         orientation: int,
+        entropy: int = 0,
         /,
     ) -> tuple[bool, str] | None: ...
+    def units(self) -> int: ...  # only where JPEG is not ""
     def encode(self, pixels: Any, quality: int, /) -> bytes | tuple[bool, str]: ...  # only where JPEG is not ""
     def baseline(  # only where JPEG is not ""
         self, data: BytesLike, width: int, height: int, /

@@ -23,6 +23,8 @@
 
 #include <jerror.h>
 
+#include "_pixels_huffman.h"
+
 #if !defined(LIBJPEG_TURBO_VERSION_NUMBER) || LIBJPEG_TURBO_VERSION_NUMBER < 2001000
 #error "libjpeg-turbo 2.1 or later is needed: before, cropping or skipping lines could write outside its buffers"
 #endif
@@ -31,12 +33,15 @@
 #define MOST_ROWS 8    /* rows handed to libjpeg at once; it fills one, two or four at a time */
 
 struct pixels_jpeg {
+    pixels_huffman_client client; /* first: what info.client_data points to */
     struct jpeg_decompress_struct info;
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr bytes;
     struct jpeg_progress_mgr progress;
     jmp_buf escape;        /* valid while `guarded` runs */
     pixels_status failure; /* what an escape means */
+    bool gave_up;          /* it means that libjpeg is to decode this picture alone */
+    bool replaced;         /* our decoder, or the counting one, is in the place of libjpeg's */
     char message[JMSG_LENGTH_MAX];
 };
 
@@ -96,6 +101,12 @@ static void refuse(pixels_jpeg *jpeg, pixels_status failure, const char *why) {
     jpeg->failure = failure;
     snprintf(jpeg->message, sizeof jpeg->message, "%s", why);
     longjmp(jpeg->escape, 1);
+}
+
+static void give_up(j_decompress_ptr info) {
+    pixels_jpeg *jpeg = info->client_data;
+    jpeg->gave_up = true;
+    refuse(jpeg, PIXELS_UNKNOWN, "entropy coding that is not as it should be");
 }
 
 /* Many empty scans in few bytes would keep a thread busy for hours. */
@@ -179,14 +190,27 @@ static int crop_columns(pixels_jpeg *jpeg, const window *wanted) {
     return (int)at;
 }
 
+/* Let our decoder do what it knows. The columns of units are those that jpeg_crop_scanline found, by the same rule. */
+static void replace(pixels_jpeg *jpeg, const job *task, int begin, int scale) {
+    j_decompress_ptr info = &jpeg->info;
+    int unit = 8 / scale * (info->num_components == 1 ? 1 : info->max_h_samp_factor);
+    int end = begin + (int)info->output_width;
+    if (task->part->entropy == PIXELS_BY_US)
+        jpeg->replaced = pixels_huffman_begin(jpeg->client.huffman, info, (JDIMENSION)(begin / unit),
+                                              (JDIMENSION)((end - 1) / unit));
+    else if (task->part->entropy == PIXELS_COUNTED)
+        jpeg->replaced = pixels_huffman_count(jpeg->client.huffman, info);
+}
+
 /* Decode the window, with what lies beside it in the same rows, and say where it is. */
-static void decode_window(pixels_jpeg *jpeg, const job *task, const window *wanted) {
+static void decode_window(pixels_jpeg *jpeg, const job *task, const window *wanted, int scale) {
     j_decompress_ptr info = &jpeg->info;
     int begin = crop_columns(jpeg, wanted), rows = wanted->bottom - wanted->top;
     int pixel = info->output_components;
     size_t stride = (size_t)info->output_width * (size_t)pixel;
     if (!pixels_memory_take(task->pixels, pixels_times(stride, (size_t)rows)))
         refuse(jpeg, PIXELS_NO_MEMORY, "not enough memory for the pixels");
+    replace(jpeg, task, begin, scale);
     if (wanted->top && jpeg_skip_scanlines(info, (JDIMENSION)wanted->top) != (JDIMENSION)wanted->top)
         refuse(jpeg, PIXELS_DAMAGED, "fewer rows than the header says");
     read_rows(jpeg, task->pixels->bytes, stride, rows);
@@ -206,7 +230,7 @@ static void decode(pixels_jpeg *jpeg, const job *task) {
     window wanted = hull(&box, (int)info->output_width, (int)info->output_height);
     if (wanted.right <= wanted.left || wanted.bottom <= wanted.top)
         refuse(jpeg, PIXELS_UNKNOWN, "a part outside the picture");
-    decode_window(jpeg, task, &wanted);
+    decode_window(jpeg, task, &wanted, scale);
     *task->box = (pixels_box){box.left - wanted.left, box.top - wanted.top, box.width, box.height};
 }
 
@@ -220,6 +244,7 @@ static void create(pixels_jpeg *jpeg) {
 
 static pixels_status guarded(pixels_jpeg *jpeg, const job *task) {
     jpeg->failure = PIXELS_DONE;
+    jpeg->gave_up = jpeg->replaced = false;
     if (!setjmp(jpeg->escape)) {
         create(jpeg);
         decode(jpeg, task);
@@ -232,10 +257,20 @@ pixels_status pixels_jpeg_decode(pixels_jpeg *jpeg, const uint8_t *data, size_t 
                                  pixels_memory *pixels, pixels_source *source, pixels_box *box) {
     job task = {data, size, part, pixels, source, box};
     jpeg->message[0] = '\0';
+    pixels_status status = guarded(jpeg, &task);
+    if (!jpeg->gave_up) return status;
+    pixels_part plainly = *part;
+    plainly.entropy = PIXELS_BY_LIBJPEG;
+    task.part = &plainly;
+    jpeg->message[0] = '\0';
     return guarded(jpeg, &task);
 }
 
 const char *pixels_jpeg_message(const pixels_jpeg *jpeg) { return jpeg->message; }
+
+size_t pixels_jpeg_units(const pixels_jpeg *jpeg) {
+    return jpeg->replaced ? pixels_huffman_units(jpeg->client.huffman) : 0;
+}
 
 /* ---- the object: between pictures it holds no memory of libjpeg ---- */
 
@@ -256,8 +291,17 @@ static void connect(pixels_jpeg *jpeg) {
 
 pixels_jpeg *pixels_jpeg_new(void) {
     pixels_jpeg *jpeg = calloc(1, sizeof *jpeg);
-    if (jpeg) connect(jpeg);
+    if (!jpeg) return NULL;
+    jpeg->client.huffman = pixels_huffman_new(give_up);
+    if (!jpeg->client.huffman) {
+        free(jpeg);
+        return NULL;
+    }
+    connect(jpeg);
     return jpeg;
 }
 
-void pixels_jpeg_free(pixels_jpeg *jpeg) { free(jpeg); }
+void pixels_jpeg_free(pixels_jpeg *jpeg) {
+    if (jpeg) pixels_huffman_free(jpeg->client.huffman);
+    free(jpeg);
+}

@@ -16,10 +16,18 @@ typedef enum {
     PIXELS_NO_MEMORY,
 } pixels_status;
 
+/* By whom the entropy coding is decoded. */
+typedef enum {
+    PIXELS_BY_LIBJPEG,
+    PIXELS_BY_US,    /* see _pixels_huffman.h, where that knows the coding; by libjpeg once more if it gives up */
+    PIXELS_COUNTED,  /* by libjpeg, to try whether ours could take its place */
+} pixels_entropy;
+
 /* The part that is wanted: of a stored picture of width x height pixels, what a target of wide x high pixels shows. */
 typedef struct {
     int width, height, wide, high;
     pixels_box box;
+    pixels_entropy entropy;
 } pixels_part;
 
 /* What decoding needs beside pixels: used by one thread at a time, owned by whoever made it. */
@@ -39,6 +47,9 @@ void pixels_jpeg_free(pixels_jpeg *jpeg);
  */
 pixels_status pixels_jpeg_decode(pixels_jpeg *jpeg, const uint8_t *data, size_t size, const pixels_part *part,
                                  pixels_memory *pixels, pixels_source *source, pixels_box *box);
+
+/* How many units (MCUs) of the last picture we decoded, or counted; 0 where libjpeg did it alone in the end. */
+size_t pixels_jpeg_units(const pixels_jpeg *jpeg);
 
 /* Whether a warning of libjpeg is of an oddity without effect on the pixels. */
 bool pixels_jpeg_is_harmless(int code);

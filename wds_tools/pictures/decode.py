@@ -100,7 +100,7 @@ class Decoder:
             found = ", ".join(BACKENDS)
             raise UsageError(f"there is no backend {self.backend!r} here but {found}", cure=_cure(backend))
         self._scratch = turbo.Scratch()
-        self._kernel = Kernel() if self.backend == "kernel" else None
+        self._kernel = Kernel(huffman=self.options.huffman) if self.backend == "kernel" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # another machine may lack the backend: it is kept only where it was asked for by name

@@ -25,6 +25,9 @@ class Pictures:
         max_pixels: pictures with more pixels (width times height in the header) are refused before anything is
             allocated. 178,956,970 is Pillow's own limit: a gigabyte of RGB divided by the six bytes that a copy and a
             conversion need.
+        huffman: decode the Huffman coding of baseline JPEGs by the kernel's own decoder, where it is there and has
+            passed its self-test (`kernel.capability`). The pixels are the same, bit by bit; `False` is for finding out
+            whether it is to blame for something.
 
     Raises:
         UsageError: an option outside its range.
@@ -34,6 +37,7 @@ class Pictures:
     orient: bool = True
     icc: Icc = "ignore"
     max_pixels: int = 178_956_970
+    huffman: bool = True
 
     def __post_init__(self) -> None:
         background = tuple(self.background)
