@@ -25,8 +25,11 @@ class Remote:
 
     Attributes:
         headers: sent to the hosts that the user named, never to one that a redirect leads to.
-        attempts: how often one range is tried before it is an error; waits between them double, with jitter.
-        give_up_s: seconds after which a range that never advanced is given up, retries included.
+        sign: from a shard's http address to the url that is asked in its place, for stores that sign: asked once a
+            shard, and again when the store refuses what it gave before. `headers` do not go to another host by it.
+        attempts: how often in a row a transfer is tried without advancing before it is an error; waits between them
+            double, with jitter, and are those that the server asks for where it does.
+        give_up_s: seconds without advancing after which it is given up, waits included.
         connect_s: seconds for a connection to be made.
         minimum_rate: bytes a second below which a transfer is cut off and resumed, measured over `stall_s`.
         stall_s: seconds without that rate.
@@ -35,6 +38,7 @@ class Remote:
     """
 
     headers: Headers | None = field(default=None, repr=False)
+    sign: Callable[[str], str] | None = field(default=None, repr=False)
     attempts: int = 8
     give_up_s: float = 120.0
     connect_s: float = 10.0

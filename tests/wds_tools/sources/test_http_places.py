@@ -49,6 +49,43 @@ def test_where_a_redirect_leads_is_remembered() -> None:
             assert [request.target for request in store.requests] == ["/signed?s=1"] * 3
 
 
+def test_what_is_remembered_serves_the_next_source_with_the_same_headers_only() -> None:
+    def token() -> Remote:
+        return Remote(headers=dict(TOKEN))
+
+    mine, other = token(), token()
+    with FaultyServer({"/signed": CONTENT}) as store:
+        with FaultyServer({}, routes={"/x.tar": Behaviour(sends_on(store.url("/signed")))}) as hub:
+            for remote, asked in ((mine, 1), (mine, 1), (other, 2), (None, 3), (mine, 3)):
+                with HttpFile(hub.url("/x.tar"), remote=remote) as file:
+                    assert read(file) == CONTENT[:100]
+                assert len(hub.requests) == asked
+
+
+def test_a_signing_function_is_asked_once_and_again_when_its_url_expires() -> None:
+    signed: list[str] = []
+
+    with FaultyServer({}) as store:
+
+        def sign(url: str) -> str:
+            signed.append(url)
+            store.put(f"/{len(signed)}", CONTENT)
+            return store.url(f"/{len(signed)}")
+
+        remote = Remote(sign=sign, headers=TOKEN)
+        with HttpFile("http://bucket.example/x.tar", remote=remote) as file:
+            assert read(file) == read(file) == CONTENT[:100]
+            store.routes["/1"] = Behaviour(says(403))
+            assert read(file, 100) == CONTENT[100:200]
+            store.routes["/2"] = Behaviour(says(403))
+            store.routes["/3"] = Behaviour(says(403))
+            with pytest.raises(UnavailableError, match="403") as caught:
+                read(file)
+        assert signed == ["http://bucket.example/x.tar"] * 3
+        assert caught.value.url == "http://bucket.example/x.tar"
+        assert authorizations(store) == [None] * 6
+
+
 def test_relative_redirects_and_chains_are_followed_ten_times_at_most() -> None:
     steps = {f"/{at}": Behaviour(sends_on(f"{at + 1}")) for at in range(12)}
     with FaultyServer({"/12": CONTENT}, routes=steps) as server:

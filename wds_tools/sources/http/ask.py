@@ -141,16 +141,14 @@ def ask(
     headers: Mapping[str, str],
     remote: Remote,
     *,
-    hedge: bool = False,
     watch: Callable[[Exchange], None] | None = None,
 ) -> Answer:
-    """GET, once; of a late answer a second time where `hedge` allows.
+    """GET, once; a second time where the answer is late (`hosts.Host.late_after`).
 
     Args:
         url: what to ask for; user, password and fragment stay here.
         headers: all of them.
         remote: its times.
-        hedge: whether a late answer may be asked for again.
         watch: gets each exchange before it begins, to cut it off when need be.
 
     Raises:
@@ -176,7 +174,7 @@ def ask(
         return True
 
     try:
-        return once(Exchange(late_after=place.late_after() if hedge else None, ask_again=ask_again))
+        return once(Exchange(late_after=place.late_after(), ask_again=ask_again))
     except OvertakenError:
         return second[0]
 

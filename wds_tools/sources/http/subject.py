@@ -8,7 +8,7 @@ contradict each other at least one is refused, whatever the order.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from wds_tools.errors import NotATarError, ShardChangedError, UnavailableError, shown
@@ -54,8 +54,8 @@ class Subject:
 
     @property
     def limited(self) -> bool:
-        """Whether the host that it is had from has said 429 or 503 lately."""
-        return self._route.host.limited
+        """Whether a host that it is had from has said 429 or 503 lately."""
+        return self._route.limited
 
     def expect(self, facts: Facts) -> None:
         """Add what somebody knows."""
@@ -70,13 +70,8 @@ class Subject:
     def asking(self, headers: Mapping[str, str], retry: Retry) -> Iterator[Answer]:
         """Ask, in the host's queue; the place in it is held for as long as the block lasts, and so is the answer."""
         mine: list[Exchange] = []
-
-        def watch(exchange: Exchange) -> None:
-            mine.append(exchange)
-            self._exchanges.add(exchange)
-
         try:
-            with self._in_turn(retry), self._route.ask(headers, hedge=True, watch=watch) as answer:
+            with self._in_turn(retry), self._route.ask(headers, watch=self._watch(mine)) as answer:
                 yield answer
         finally:
             self._exchanges.difference_update(mine)
@@ -84,7 +79,7 @@ class Subject:
     def ask(self, headers: Mapping[str, str], retry: Retry) -> Answer:
         """Ask, in the host's queue, and leave it; the caller closes the answer, and then calls `forget`."""
         with self._in_turn(retry):
-            return self._route.ask(headers, hedge=True, watch=self._exchanges.add)
+            return self._route.ask(headers, watch=self._watch([]))
 
     def forget(self) -> None:
         """No answer is open any more."""
@@ -126,6 +121,15 @@ class Subject:
             retry.waited(waited)
             self._refuse_closed()
             yield
+
+    def _watch(self, mine: list[Exchange]) -> Callable[[Exchange], None]:
+        def watch(exchange: Exchange) -> None:
+            mine.append(exchange)
+            self._exchanges.add(exchange)
+            if self.closed:  # by another thread, which has not seen this one
+                exchange.cut()
+
+        return watch
 
     def _pause(self, seconds: float) -> None:
         hosts.pause(seconds, lambda: self.closed)
