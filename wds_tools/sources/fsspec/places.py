@@ -17,7 +17,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from wds_tools.errors import TargetError, UnavailableError
+from wds_tools.errors import TargetError, UnavailableError, UsageError
 from wds_tools.sources.fsspec.asking import ask, within
 from wds_tools.sources.fsspec.ranges import look
 from wds_tools.sources.fsspec.refusals import code_of
@@ -69,7 +69,7 @@ def glob(url: str, remote: Remote | None = None) -> list[str]:
     """The files that a pattern matches (`*`, `?`, `[...]`, `**` for folders), sorted; as urls that begin as it does.
 
     Raises:
-        ShardMissingError: there is no such bucket.
+        UsageError: a pattern that the file system does not know.
         UnavailableError: permission, or the network, after all retries.
     """
     remote = remote or Remote()
@@ -77,7 +77,10 @@ def glob(url: str, remote: Remote | None = None) -> list[str]:
 
     def request(system: System, path: str) -> list[str]:
         system.fs.invalidate_cache(system.path(base))
-        found = system.call("glob", path, detail=True, within_s=remote.give_up_s)
+        try:
+            found = system.call("glob", path, detail=True, within_s=remote.give_up_s)
+        except ValueError as error:
+            raise UsageError(f"this is no pattern: {error}", url=url, cure="`**` stands for folders, alone") from error
         below = system.path(base).rstrip("/") + "/"
         files = sorted(name for name, info in found.items() if info.get("type") == "file")
         return [f"{base}/{name.removeprefix(below)}" for name in files if name.startswith(below)]
