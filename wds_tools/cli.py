@@ -55,6 +55,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
     "doctor": CommandEntry("wds_tools.commands.doctor:doctor", "Say what this machine can do, and what is in the way."),
+    "completion": CommandEntry(
+        "wds_tools.commands.completion:completion", "Print what SHELL needs to complete what is typed after wds."
+    ),
     "demo": CommandEntry("wds_tools.demo:demo", "From pictures to shards to a small model that learns."),
     "demo-pictures": CommandEntry(
         "wds_tools.demo:demo_pictures", "Make ImageNet-like JPEGs of 24 animals in class folders.", hidden=True
