@@ -6,6 +6,11 @@ Worker k of K makes the batches k, k + K, k + 2K ... of the same plan, and DataL
 the batches are ShardLoader's, byte for byte and in order, whatever K. Where nothing needs processes, ShardLoader is
 simpler and faster.
 
+Workers share no memory for what they read: local shards come from the page cache, remote ones go through a cache on
+disk (`Reading.cache_dir`), so that each byte is fetched once per machine. Without one they are refused; a temporary one
+would have to hold the dataset too, in a place that nobody chose. What has no room in it is fetched by each worker for
+itself, sample by sample.
+
 What no DataLoader can tell is where its caller stands, since it runs ahead: `state_dict(batches=n)` takes the count
 from the caller. torchdata's StatefulDataLoader keeps count itself, by the iterator's two methods.
 
@@ -72,6 +77,12 @@ class _Source(ShardLoader):
     def session(self, *, worker: bool, threads: int | None) -> Session:
         """Of this process."""
         rank, world_size, recipe = self._part()
+        if worker and recipe.read.cache is None and self.dataset.remote_shards.any():
+            raise UsageError(
+                "worker processes over remote shards, and no place on disk that they share: each would fetch all of it",
+                cure='Pass read=Reading(cache_dir="/local/disk/cache"), with room for the dataset; or use a ShardLoader, '
+                "which decodes in threads and fetches each byte once.",
+            )
         return Session(
             self.dataset,
             self.plan,
