@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def test_changed_pictures_are_decoded_alike_and_wake_no_sanitizer(tmp_path: Path) -> None:
-    command = [build(tmp_path, "fuzz_huffman"), "5", "3", *begin(tmp_path)]
+    command = [build(tmp_path, "fuzz_huffman"), "5", "3", *map(str, begin(tmp_path))]
     run = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     inputs, by_us, by_libjpeg, refused = (int(word) for word in run.stdout.split() if word.isdigit())

@@ -51,22 +51,35 @@ static bool fill_all(pixels_codes *codes) {
     return true;
 }
 
+/* A symbol that ends a block: fifteen zeros and no value behind it are sixteen zeros, all else without value is the end. */
+static bool is_end(unsigned symbol) { return !(symbol & 15) && symbol != 0xf0; }
+
 /*
- * The symbols that begin in these bits: as many as have their whole code there. The value of the last may reach beyond,
- * which does not matter to who passes over it. Behind the end of a block there is another code.
+ * For all values of so many bits: the symbols that begin there, as many as have their whole code there. The value of the
+ * last one may reach beyond, which does not matter to who passes over it; behind the end of a block another code is used.
+ *
+ * passed: with what fewer bits hold, which is what remains behind the first symbol; for n bits from 1 << n on.
  */
-static uint16_t passed(const pixels_codes *codes, unsigned index) {
-    unsigned used = 0, coefficients = 0, window = index << (16 - PIXELS_SKIP);
-    while (used < PIXELS_SKIP) {
-        uint32_t entry = codes->look[(window << used & 0xffff) >> (16 - PIXELS_LOOK)];
-        unsigned symbol = entry >> 8 & 0xff, size = symbol & 15, bits = entry & PIXELS_BITS;
-        unsigned length = entry & PIXELS_HAS_VALUE ? bits - size : bits;
-        if (!entry || used + length > PIXELS_SKIP) break; /* zeros that are not there were taken for bits */
-        used += length + size;
-        if (!size && symbol != 0xf0) return (uint16_t)(coefficients << 8 | PIXELS_ENDS | used);
-        coefficients += (symbol >> 4) + 1;
-    }
-    return (uint16_t)(coefficients << 8 | used);
+static void pass(const pixels_codes *codes, unsigned bits, uint16_t *passed) {
+    uint16_t *to = passed + (1u << bits);
+    unsigned symbol = 0;
+    for (unsigned length = 1; length <= bits; length++)
+        for (unsigned number = 0; number < codes->counts[length]; number++, symbol++) {
+            unsigned value = codes->symbols[symbol], used = length + (value & 15), room = 1u << (bits - length);
+            unsigned entry = is_end(value) ? PIXELS_ENDS | length : ((value >> 4) + 1) << 8 | used;
+            unsigned rest = is_end(value) || used >= bits ? 0 : bits - used;
+            const uint16_t *more = passed + (1u << rest); /* of 0 bits: nothing */
+            for (unsigned at = 0; at < room; at++) to[at] = (uint16_t)(entry + more[at & ((1u << rest) - 1)]);
+            to += room;
+        }
+    memset(to, 0, (size_t)((uint8_t *)(passed + (2u << bits)) - (uint8_t *)to)); /* longer codes */
+}
+
+static void pass_all(pixels_codes *codes) {
+    uint16_t passed[2 << PIXELS_SKIP];
+    passed[1] = 0;
+    for (unsigned bits = 1; bits <= PIXELS_SKIP; bits++) pass(codes, bits, passed);
+    memcpy(codes->skip, passed + (1 << PIXELS_SKIP), sizeof codes->skip);
 }
 
 /* Up to two coefficients whose codes and values lie in these bits, and the end of the block if that follows. */
@@ -76,8 +89,8 @@ static uint64_t paired(const pixels_codes *codes, unsigned index) {
     while (used < PIXELS_PAIR) {
         uint32_t entry = codes->look[(window << used & 0xffff) >> (16 - PIXELS_LOOK)];
         unsigned symbol = entry >> 8 & 0xff, bits = entry & PIXELS_BITS;
-        bool end = !(symbol & 15) && symbol != 0xf0, here = entry && used + bits <= PIXELS_PAIR;
-        if (here && end) {
+        bool here = entry && used + bits <= PIXELS_PAIR;
+        if (here && is_end(symbol)) {
             ends = PIXELS_ENDS, used += bits, reach++;
             break;
         }
@@ -97,7 +110,7 @@ bool pixels_codes_make(pixels_codes *codes, const uint8_t counts[17], const uint
     memcpy(codes->symbols, symbols, sizeof codes->symbols);
     if (!fill_all(codes)) return false;
     for (unsigned index = 0; is_ac && index < 1 << PIXELS_PAIR; index++) codes->pair[index] = paired(codes, index);
-    for (unsigned index = 0; is_ac && index < 1 << PIXELS_SKIP; index++) codes->skip[index] = passed(codes, index);
+    if (is_ac) pass_all(codes);
     codes->made = true;
     return true;
 }

