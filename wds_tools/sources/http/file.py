@@ -161,10 +161,11 @@ class _Range:
         while True:
             try:
                 with self._subject.asking(self._headers(), retry) as answer:
-                    if answer.status != 416:
-                        self._judge(answer)
-                    else:
-                        self._subject.take_note(answer)
+                    size = self._subject.take_note(answer).size
+                    if answer.status == 206:
+                        self._from_part(answer)
+                    if answer.status != 416 and size != 0:  # of nothing there is no range, and some servers say 200
+                        self._file._ranges = answer.status == 206  # noqa: SLF001 - a read is a part of its file
                     return
             except Fault as fault:
                 retry.again(fault)

@@ -67,7 +67,7 @@ class Host:
         """
         began = time.monotonic()
         with _waiting:
-            while self._busy >= max(1, int(min(limit, self._allowed))) or self._ahead() > 0:
+            while self.is_full(limit) or self._ahead() > 0:
                 if self._ahead() > patience:
                     raise Fault("the host has asked for time", wait=self._ahead())
                 if closed():
@@ -80,6 +80,10 @@ class Host:
             with _waiting:
                 self._busy -= 1
                 _waiting.notify_all()
+
+    def is_full(self, limit: int) -> bool:
+        """Whether as many requests are under way as the host takes, or as `limit` says."""
+        return self._busy >= max(1, int(min(limit, self._allowed)))
 
     def answered(self, seconds: float, *, good: bool) -> None:
         """Note an answer, whose first byte came after so many seconds."""
