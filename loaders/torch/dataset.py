@@ -80,8 +80,8 @@ class _Source(ShardLoader):
         if worker and recipe.read.cache is None and self.dataset.remote_shards.any():
             raise UsageError(
                 "worker processes over remote shards, and no place on disk that they share: each would fetch all of it",
-                cure='Pass read=Reading(cache_dir="/local/disk/cache"), with room for the dataset; or use a ShardLoader, '
-                "which decodes in threads and fetches each byte once.",
+                cure='Pass read=Reading(cache_dir="/local/disk/cache"), with room for the dataset; or use a '
+                "ShardLoader, which decodes in threads and fetches each byte once.",
             )
         return Session(
             self.dataset,
