@@ -20,6 +20,7 @@ from loaders import RandomResizedCrop
 from wds_tools.pictures.decode import BACKENDS, Backend, Box, Decoder
 from wds_tools.pictures.facts import Facts, read_facts
 from wds_tools.pictures.kernel import Kernel, capability
+from wds_tools.pictures.options import Pictures
 
 __all__ = ["kernel"]
 
@@ -28,6 +29,8 @@ MOST = 1000
 """Pictures in memory."""
 RUN = 50
 """Pictures between two looks at the clock."""
+
+_STOCK = "the same, Huffman coding by libjpeg"
 
 
 class Crop(NamedTuple):
@@ -44,8 +47,10 @@ def kernel(material: Material, watch: Watch) -> list[Row]:
     crops = _crops(material)
     contestants: dict[str, Contestant] = {OURS: partial(_each, crops, _decoding(BACKENDS[0]))}
     contestants |= {f"backend {name}": partial(_each, crops, _decoding(name)) for name in BACKENDS[1:]}
+    if capability().huffman:
+        contestants[_STOCK] = partial(_each, crops, _decoding("kernel", Pictures(huffman=False)))
     contestants["libjpeg-turbo, whole pictures, not resized"] = partial(_each, crops, _whole)
-    goals = {"backend simplejpeg": 1.7} if capability().jpeg else {}
+    goals = {"backend simplejpeg": 1.7, _STOCK: 1.3} if capability().jpeg else {}
     rows = rows_of("decode, crop 224, one thread", compare(contestants, watch), goals, unit="pictures/s")
     return rows + _stages(crops, watch) if capability().jpeg else rows
 
@@ -81,8 +86,8 @@ def _each(crops: list[Crop], work: Callable[[Crop], object]) -> Iterator[int]:
         yield len(run)
 
 
-def _decoding(backend: Backend) -> Callable[[Crop], object]:
-    decoder, out = Decoder(backend=backend), np.empty((SIZE, SIZE, 3), np.uint8)
+def _decoding(backend: Backend, options: Pictures | None = None) -> Callable[[Crop], object]:
+    decoder, out = Decoder(options, backend), np.empty((SIZE, SIZE, 3), np.uint8)
     return lambda crop: decoder.decode(crop.data, box=crop.box, size=(SIZE, SIZE), flip=crop.flip, out=out)
 
 

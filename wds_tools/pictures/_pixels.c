@@ -19,8 +19,8 @@
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 #define JPEG_NAME "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION)
-/* Versions and interfaces that _pixels_huffman.c was tried with; what it needs is private. */
-#define HUFFMAN (LIBJPEG_TURBO_VERSION_NUMBER < 3002000 && (JPEG_LIB_VERSION == 62 || JPEG_LIB_VERSION == 80))
+/* Versions (2.1 to 3.2) and interfaces that _pixels_huffman.c was tried with; what it needs is private. */
+#define HUFFMAN (LIBJPEG_TURBO_VERSION_NUMBER < 3003000 && (JPEG_LIB_VERSION == 62 || JPEG_LIB_VERSION == 80))
 #else
 #define HUFFMAN 0
 #define JPEG_NAME ""

@@ -28,16 +28,16 @@
 #define PIXELS_NONE 0xff
 
 /* An entry of `skip`: coefficients << 8 | PIXELS_ENDS | bits; 0 where not even one code lies in the index. */
+
 typedef struct {
-    bool made; /* the rest means something */
-    /* What it was made of. */
-    uint8_t counts[17];   /* codes by length; counts[0] is not used */
+    bool made;            /* the rest means something: it was made of */
+    uint8_t counts[17];   /* codes by length, counts[0] is not used, */
     uint8_t symbols[256]; /* in the order of their codes */
     /* Codes longer than PIXELS_LOOK: by length, the first 16 bits that are beyond, and from code to number of symbol. */
     uint32_t limit[17];
     int32_t offset[17];
     uint32_t look[1 << PIXELS_LOOK];
-    uint64_t pair[1 << PIXELS_PAIR]; /* the last two for AC coefficients only */
+    uint64_t pair[1 << PIXELS_PAIR]; /* this and the next for AC coefficients only */
     uint16_t skip[1 << PIXELS_SKIP];
 } pixels_codes;
 

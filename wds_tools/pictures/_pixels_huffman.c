@@ -1,11 +1,13 @@
 /*
- * How: a window of 64 bits is filled up 8 bytes at a time as long as none of them is 0xff; one look-up of 10 bits gives
- * run, value and length of a coefficient, and of blocks that nobody wants one of 11 bits passes over several. Only the DC
- * coefficients of those are decoded, since the next one builds on them.
+ * How: a window of 64 bits is filled up 8 bytes at a time as long as none of them is 0xff. What takes time is the chain
+ * from one code to the next, some 7 cycles for window, table, length and window again. So one look-up of 10 bits gives up
+ * to two coefficients with their places and the end of the block, and in blocks that nobody wants one of 11 bits passes
+ * over several. Only the DC coefficients of those are decoded, since the next one builds on them. Against one coefficient
+ * a look-up this saves 40 microseconds of a crop's 750; larger tables save nothing, they push each other out of L1.
  *
  * How it gets there: libjpeg calls decode_mcu, the second member of its entropy decoder, for each unit in the order of the
  * scan, with NULL in rows that are skipped. That struct is private (jpegint.h), but has begun with start_pass and
- * decode_mcu from version 6 of 1996 to libjpeg-turbo 3.1; nothing else of it is touched. `pixels_huffman_count` is there to
+ * decode_mcu from version 6 of 1996 to libjpeg-turbo 3.2; nothing else of it is touched. `pixels_huffman_count` is there to
  * try it, before it is relied upon.
  *
  * Trust: no byte outside the source is read. Behind a marker come zeros, which are counted; whoever has used some has gone
@@ -21,12 +23,13 @@
 
 #include "_pixels_codes.h"
 
-#define KEPT 5       /* tables of each kind: one more than a picture can have; most pictures have the same two */
-#define NEEDED 32    /* bits in the window before a code and its value, at most 31 */
-#define INLINE inline __attribute__((always_inline))
-#define BEYOND 65    /* where a block ends that went wrong; a right one at 64 at most */
+#define INLINE inline __attribute__((always_inline)) /* else the reader's three members lie in memory: three times slower */
+
+#define KEPT 5          /* tables of each kind: one more than a picture can have; most pictures have the same two */
+#define NEEDED 32       /* bits in the window before a code and its value, at most 31 */
+#define BEYOND 65       /* where a block ends that went wrong; a right one at 64 at most */
 #define ENDED (1 << 30) /* "zeros" in the window when the bytes end without a marker */
-#define NEAR 32      /* bytes before the end, as far ahead as libjpeg's window reaches, and more */
+#define NEAR 32         /* bytes before the end, as far ahead as libjpeg's window reaches, and more */
 
 #if JPEG_LIB_VERSION >= 70
 #define SCALED_SIZE(component) ((component)->DCT_h_scaled_size)
@@ -175,8 +178,7 @@ static INLINE int take_dc(pixels_huffman *self, reader *from, const pixels_codes
     return entry & PIXELS_HAS_VALUE || !size ? (int32_t)entry >> 16 : take_value(from, size);
 }
 
-/* One coefficient, or the end of the block; returns where the next one is. 64 or less, or BEYOND and more where something
- * is wrong. */
+/* One coefficient, or the end of the block. Returns where the next one is, as take_ac does in the end. */
 static INLINE int take_one(reader *from, const pixels_codes *codes, JCOEF *to, int at) {
     uint32_t entry = look(codes, from->window);
     unsigned symbol = entry >> 8 & 0xff;
@@ -199,7 +201,7 @@ static INLINE int take_ac(pixels_huffman *self, reader *from, const pixels_codes
         if (__builtin_expect(at + reach <= 64, 1)) {
             int first = at + (int)(pair >> 16 & 0xff), second = first + (int)(pair >> 24 & 0xff);
             drop(from, pair & PIXELS_BITS);
-            to[PLACE[second]] = (JCOEF)(pair >> 48); /* at 64 a 0 that belongs nowhere: the first one lies there */
+            to[PLACE[second]] = (JCOEF)(pair >> 48); /* if that is 64, a 0, and `first` has the same place */
             to[PLACE[first]] = (JCOEF)(pair >> 32);
             if (pair & PIXELS_ENDS) return 64;
             at += reach;
@@ -269,7 +271,7 @@ static boolean decode_mcu(j_decompress_ptr info, JBLOCKROW *to) {
 /* ---- a picture ---- */
 
 /* The tables of a code, made where they are not there yet, in the place of those that were not used for longest. */
-static const pixels_codes *codes_for(kept *all, const JHUFF_TBL *table, size_t picture, bool skip) {
+static const pixels_codes *codes_for(kept *all, const JHUFF_TBL *table, size_t picture, bool is_ac) {
     kept *oldest = all;
     if (!table) return NULL;
     for (kept *one = all; one < all + KEPT; one++) {
@@ -280,7 +282,7 @@ static const pixels_codes *codes_for(kept *all, const JHUFF_TBL *table, size_t p
         if (one->picture < oldest->picture) oldest = one;
     }
     oldest->picture = picture;
-    return pixels_codes_make(&oldest->codes, table->bits, table->huffval, skip) ? &oldest->codes : NULL;
+    return pixels_codes_make(&oldest->codes, table->bits, table->huffval, is_ac) ? &oldest->codes : NULL;
 }
 
 static bool is_known(j_decompress_ptr info) {

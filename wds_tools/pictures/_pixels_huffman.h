@@ -1,6 +1,6 @@
 /*
  * A Huffman decoder in the place of libjpeg-turbo's, for the pictures that nearly all are: baseline, 8 bits, one scan, no
- * restart markers. The coefficients are the same, in half of the time, and a third of it where nobody wants them.
+ * restart markers. The coefficients are the same; a random crop of 224 pixels, resized, takes 0.70 of the time with it.
  */
 #ifndef PIXELS_HUFFMAN_H
 #define PIXELS_HUFFMAN_H
