@@ -14,7 +14,7 @@ What is promised, for each picture:
   A profile that is sRGB, by what it does, is not converted, and one that cannot be used is counted.
 - Transparency is kept where the format has it (png, webp, avif, jxl), else it is blended on white; a `background` is
   blended everywhere. Grey stays grey in jpg, png, avif and jxl; npy always has three channels, so that samples stack.
-  CMYK becomes RGB when it is encoded, 16 bits become 8: what readers would show.
+  CMYK becomes RGB when it is encoded, 16 bits become 8, and of an animation the first frame stays: what readers show.
 
 Which fields: those without a dot whose name is a picture's (`jpg`, `png`, ...). `seg.png` and other dotted ones are
 masks, depth and the like: they stay as they are unless `fields` names them, or `masks`, which are resized and turned
