@@ -41,6 +41,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "pack": CommandEntry(
         "shardwriter.commands.pack:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."
     ),
+    "reshard": CommandEntry(
+        "shardwriter.commands.reshard:reshard", "Make new shards in OUT of the samples of URLS."
+    ),
     "index": CommandEntry("wds_tools.commands.index:index", "Make the listing and offsets of shards made elsewhere."),
     "info": CommandEntry("wds_tools.commands.info:info", "Say what a dataset holds."),
     "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),

@@ -1,6 +1,6 @@
 """A table with a row a sample: where its picture lies, its label, its caption. CSV, TSV, JSON lines or Parquet.
 
-    manifest("train.csv", image="file", label="breed", columns={"caption": "txt", "mask": "seg.png"})
+    manifest_file("train.csv", image="file", label="breed", columns={"caption": "txt", "mask": "seg.png"})
 
 - The image column holds paths, relative to the table's folder (or `root`), or urls of any kind that is read. The field
   is the path's extension; where there is none, or a url hides it, what the bytes begin with.
@@ -37,7 +37,7 @@ from wds_tools.errors import DataError, FieldError, UsageError, shown
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.options import Remote
 
-__all__ = ["IMAGE_COLUMNS", "Manifest", "manifest"]
+__all__ = ["IMAGE_COLUMNS", "Manifest", "manifest_file"]
 
 IMAGE_COLUMNS = ("image", "file_name", "filename", "filepath", "image_path", "file", "path", "img", "image_url", "url")
 """Names by which an image column is known where none is named."""
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Manifest(BaseInput):
-    """The rows of a table, as `manifest` read it. Close it, or use it with `with`."""
+    """The rows of a table, as `manifest_file` read it. Close it, or use it with `with`."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Manifest(BaseInput):
         return {name: value for name, value in row.items() if name not in named}
 
 
-def manifest(
+def manifest_file(
     path: str | os.PathLike[str],
     *,
     image: str | None = None,

@@ -35,7 +35,7 @@ from wds_tools.names import check_field
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.base import Source
 
-__all__ = ["RecordIO", "recordio"]
+__all__ = ["RecordIO", "recordio_files"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _LABELS = {"int", "npy", "json"}
 
 
 class RecordIO(BaseInput):
-    """The records of RecordIO files, as `recordio` found them. Picklable; close it, or use it with `with`."""
+    """The records of RecordIO files, as `recordio_files` found them. Picklable; close it, or use it with `with`."""
 
     def __init__(self, records: Records, *, label: str | None, ids: str | None, keys: Keys) -> None:
         self._records = records
@@ -93,7 +93,7 @@ class RecordIO(BaseInput):
         self._records.close()
 
 
-def recordio(
+def recordio_files(
     paths: Files,
     *,
     label: str | None = None,

@@ -1,6 +1,6 @@
 """TFRecord files of tf.train.Example, without TensorFlow.
 
-    tfrecords("train-*.tfrecord", fields={"image/encoded": "jpg", "image/class/label": "cls"}, key="image/filename")
+    tfrecord_files("train-*.tfrecord", fields={"image/encoded": "jpg", "image/class/label": "cls"})
 
 A file is a row of records: the data's length (uint64, little-endian), its checksum, the data, their checksum; both are
 masked CRC-32C. Lengths are checked when the input is made, data when a sample is read; a record that is damaged is
@@ -35,7 +35,7 @@ from wds_tools.names import check_field
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.base import Source
 
-__all__ = ["TFRecords", "tfrecords"]
+__all__ = ["TFRecords", "tfrecord_files"]
 
 _LENGTH = struct.Struct("<QI")
 _CHECK = struct.Struct("<I")
@@ -45,7 +45,7 @@ _LABELS = ("image/class/label", "label")
 
 
 class TFRecords(BaseInput):
-    """The records of TFRecord files, as `tfrecords` found them. Close it, or use it with `with`."""
+    """The records of TFRecord files, as `tfrecord_files` found them. Close it, or use it with `with`."""
 
     def __init__(self, records: Records, fields: Mapping[str, str], *, key: str | None, keys: Keys) -> None:
         self._records = records
@@ -131,7 +131,7 @@ def _read(records: Records, index: int) -> dict[str, Feature]:
     return read_example(data)
 
 
-def tfrecords(
+def tfrecord_files(
     paths: Files,
     *,
     fields: Mapping[str, str] | None = None,

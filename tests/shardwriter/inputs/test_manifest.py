@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardwriter.inputs.manifest import Manifest, manifest
+from shardwriter.inputs.manifest import Manifest, manifest_file
 from tests.builders import picture
 from wds_tools.codec import encode_field
 from wds_tools.errors import DataError, FieldError, KeyRefusedError, MissingFieldError, UsageError
@@ -35,7 +35,7 @@ def test_columns_become_fields(folder: Path, packed: Packed) -> None:
         f"{folder}/p/c.jpg,dog,x,m/c.png,6\n"
     )
     columns = {"caption": "txt", "mask": "seg.png", "width": "count", "*": "json"}
-    with manifest(folder / "t.csv", label="breed", columns=columns | {"width": "json"}) as samples:
+    with manifest_file(folder / "t.csv", label="breed", columns=columns | {"width": "json"}) as samples:
         done = packed(samples)
     assert done.summary.classes == ("cat", "dog")
     assert list(done.rows) == ["p/a", "p/b", "p/c"]
@@ -47,10 +47,10 @@ def test_columns_become_fields(folder: Path, packed: Packed) -> None:
 
 def test_all_other_columns_go_into_one_object(folder: Path) -> None:
     (folder / "t.csv").write_text("image,label,a,b\np/a.jpg,3,x,\n")
-    with manifest(folder / "t.csv", label="label", columns={"*": "json"}) as samples:
+    with manifest_file(folder / "t.csv", label="label", columns={"*": "json"}) as samples:
         assert samples.sample(0) == {"__key__": "p/a", "jpg": picture(0), "cls": 3, "json": b'{"a":"x","b":""}'}
     with pytest.raises(UsageError, match="does not go into txt"):
-        manifest(folder / "t.csv", columns={"*": "txt"})
+        manifest_file(folder / "t.csv", columns={"*": "txt"})
 
 
 def test_rows_that_cannot_be_packed_are_reported_one_by_one(folder: Path, packed: Packed) -> None:
@@ -60,8 +60,8 @@ def test_rows_that_cannot_be_packed_are_reported_one_by_one(folder: Path, packed
         + b"p/d.jpg\tx\n"
     )  # fmt: skip
     with pytest.raises(KeyRefusedError, match=r"row 6: p/d\.jpg and .*row 17: p/d\.jpg"):
-        manifest(folder / "t.tsv", label="label")
-    with manifest(folder / "t.tsv", label="label", keys="number") as samples:
+        manifest_file(folder / "t.tsv", label="label")
+    with manifest_file(folder / "t.tsv", label="label", keys="number") as samples:
         assert (samples.renamed, samples.original(0)) == (True, "p/a.jpg")
         done = packed(samples)
     assert list(done.rows) == ["00000000", "00000001", "00000002"]
@@ -84,10 +84,10 @@ def test_json_lines_hold_objects_and_nulls(folder: Path, packed: Packed) -> None
     ]
     (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     columns = {"caption": "txt?", "meta.tags": "json"}
-    with manifest(folder / "t.jsonl", label="meta.label", columns=columns) as samples:
+    with manifest_file(folder / "t.jsonl", label="meta.label", columns=columns) as samples:
         assert packed(samples).rows["p/a"] == {"jpg": picture(0), "cls": b"0", "txt": b"one", "json": b'["t"]'}
         assert set(samples.sample(1)) == {"__key__", "jpg", "cls", "json"}
-    with manifest(folder / "t.jsonl", columns={"caption": "txt"}) as samples:
+    with manifest_file(folder / "t.jsonl", columns={"caption": "txt"}) as samples:
         with pytest.raises(MissingFieldError, match=r"'caption' is empty.*txt\?"):
             samples.sample(1)
 
@@ -96,7 +96,7 @@ def test_parquet_columns_are_read_without_the_rest(folder: Path, packed: Packed)
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = arrow.table({"image": ["p/a.jpg", "p/b.jpg"], "label": [1, None], "caption": ["x", "y"]})
     parquet.write_table(table, folder / "t.parquet")
-    with manifest(folder / "t.parquet", label="label", columns={"caption": "txt"}) as samples:
+    with manifest_file(folder / "t.parquet", label="label", columns={"caption": "txt"}) as samples:
         done = packed(samples)
     assert done.rows == {"p/a": {"jpg": picture(0), "cls": b"1", "txt": b"x"}}
     assert "the label in the column 'label' is missing" in done.failures[0]
@@ -106,13 +106,13 @@ def test_pictures_inside_of_parquet_are_packed(folder: Path, packed: Packed) -> 
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     images = [{"bytes": picture(number), "path": f"x/{number}.jpeg"} for number in range(600)]
     parquet.write_table(arrow.table({"image": images, "label": list(range(600))}), folder / "t.parquet")
-    with manifest(folder / "t.parquet", label="label") as samples:
+    with manifest_file(folder / "t.parquet", label="label") as samples:
         done = packed(samples, shuffle=True)
     assert done.rows["x/599"] == {"jpeg": picture(599), "cls": b"599"}
     assert len(done.rows) == 600
     bare = [picture(1), None, b"no picture"]
     parquet.write_table(arrow.table({"image": arrow.array(bare, arrow.binary())}), folder / "b.parquet")
-    with manifest(folder / "b.parquet") as samples:
+    with manifest_file(folder / "b.parquet") as samples:
         done = packed(samples)
     assert done.rows == {"00000000": {"jpg": picture(1)}}
     assert ["missing" in done.failures[0], "no picture" in done.failures[1]] == [True, True]
@@ -134,7 +134,7 @@ def server(folder: Path) -> Iterator[str]:
 
 def test_urls_are_fetched(folder: Path, server: str, packed: Packed) -> None:
     (folder / "t.csv").write_text(f"url\n{server}/p/a.jpg?size=full\n{server}/p/b.jpg\n{server}/p/none.jpg\n")
-    with manifest(folder / "t.csv") as samples:
+    with manifest_file(folder / "t.csv") as samples:
         done = packed(samples)
     assert done.rows == {"127.0.0.1/p/a": {"jpg": picture(0)}, "127.0.0.1/p/b": {"jpg": picture(1)}}
     assert len(done.failures) == 1
@@ -145,7 +145,7 @@ def test_arrays_and_pictures_without_extension(folder: Path) -> None:
     (folder / "p/noext").write_bytes(picture(7, form="WEBP"))
     (folder / "x.npy").write_bytes(encode_field("npy", array))
     (folder / "t.csv").write_text("image,x\np/noext,x.npy\n")
-    with manifest(folder / "t.csv", columns={"x": "depth.npy"}) as samples:
+    with manifest_file(folder / "t.csv", columns={"x": "depth.npy"}) as samples:
         sample = samples.sample(0)
     assert sample == {"__key__": "p/noext", "webp": picture(7, form="WEBP"), "depth.npy": encode_field("npy", array)}
 
@@ -153,8 +153,8 @@ def test_arrays_and_pictures_without_extension(folder: Path) -> None:
 def test_keys_from_a_column(folder: Path) -> None:
     (folder / "t.csv").write_text("image,id\np/a.jpg,x.1\np/b.jpg,x_1\np/c.jpg,\n")
     with pytest.raises(KeyRefusedError, match="x_1"):
-        manifest(folder / "t.csv", key="id")
-    with manifest(folder / "t.csv", key="id", keys="hash") as samples:
+        manifest_file(folder / "t.csv", key="id")
+    with manifest_file(folder / "t.csv", key="id", keys="hash") as samples:
         assert samples.original(0) == "x.1"
         with pytest.raises(FieldError, match="key in the column 'id' is missing"):
             samples.key(2)
@@ -163,10 +163,10 @@ def test_keys_from_a_column(folder: Path) -> None:
 def test_paths_are_relative_to_the_table_or_to_the_root(folder: Path) -> None:
     (folder / "lists").mkdir()
     (folder / "lists/t.csv").write_text("image\n../p/a.jpg\n")
-    with manifest(folder / "lists/t.csv", keys="hash") as samples:
+    with manifest_file(folder / "lists/t.csv", keys="hash") as samples:
         assert samples.sample(0)["jpg"] == picture(0)
     (folder / "lists/u.csv").write_text("image\na.jpg\n")
-    with manifest(folder / "lists/u.csv", root=folder / "p") as samples:
+    with manifest_file(folder / "lists/u.csv", root=folder / "p") as samples:
         assert samples.sample(0) == {"__key__": "a", "jpg": picture(0)}
 
 
@@ -186,23 +186,23 @@ def test_paths_are_relative_to_the_table_or_to_the_root(folder: Path) -> None:
 def test_tables_and_options_that_do_not_fit(tmp_path: Path, text: str, options: dict[str, Any], words: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(UsageError, match=words):
-        manifest(tmp_path / "t.csv", **options)
+        manifest_file(tmp_path / "t.csv", **options)
 
 
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no table that is known by its name"):
-        manifest(tmp_path / "t.xlsx")
+        manifest_file(tmp_path / "t.xlsx")
     pytest.importorskip("pyarrow")
     (tmp_path / "t.parquet").write_bytes(b"PAR1 or not")
     with pytest.raises(DataError, match="no Parquet file"):
-        manifest(tmp_path / "t.parquet")
+        manifest_file(tmp_path / "t.parquet")
     with pytest.raises(UsageError, match="there is no"):
-        manifest(tmp_path / "missing.parquet")
+        manifest_file(tmp_path / "missing.parquet")
 
 
 def test_labels_that_are_left_behind_are_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "t.csv").write_text("image,label\np/a.jpg,1\n")
-    with manifest(folder / "t.csv"):
+    with manifest_file(folder / "t.csv"):
         assert "the column 'label' is not packed" in caplog.text
 
 
@@ -210,7 +210,7 @@ def test_fingerprints_tell_what_changed(folder: Path) -> None:
     (folder / "t.csv").write_text("image,label\np/a.jpg,1\np/b.jpg,2\n")
 
     def fingerprint(**options: Any) -> dict[str, object]:
-        with manifest(folder / "t.csv", **options) as samples:
+        with manifest_file(folder / "t.csv", **options) as samples:
             assert isinstance(samples, Manifest)
             return dict(samples.fingerprint())
 
@@ -224,5 +224,5 @@ def test_fingerprints_tell_what_changed(folder: Path) -> None:
 
 def test_text_alone_can_be_packed(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("caption,n\nhello,1\n")
-    with manifest(tmp_path / "t.csv", columns={"caption": "txt", "n": "index"}) as samples:
+    with manifest_file(tmp_path / "t.csv", columns={"caption": "txt", "n": "index"}) as samples:
         assert samples.sample(0) == {"__key__": "00000000", "txt": b"hello", "index": b"1"}

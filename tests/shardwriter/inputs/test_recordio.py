@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwriter.inputs.recordio import RecordIO, find_records, recordio
+from shardwriter.inputs.recordio import RecordIO, find_records, recordio_files
 from tests.builders import picture
 from wds_tools.codec import decode_field
 from wds_tools.errors import DataError, FieldError, SampleError, UsageError
@@ -48,7 +48,7 @@ def write(path: Path, *records: bytes) -> Path:
 def test_pictures_and_labels(tmp_path: Path, packed: Callable[..., Any]) -> None:
     write(tmp_path / "a.rec", *(image(number, float(number)) for number in range(5)))
     write(tmp_path / "b.rec", image(7, 1.0, picture(7, form="PNG")))
-    with recordio(tmp_path) as samples:
+    with recordio_files(tmp_path) as samples:
         done = packed(samples, shuffle=True)
     assert done.rows == {
         **{f"{n:08d}": {"jpg": picture(n), "cls": b"%d" % n} for n in range(5)},
@@ -58,13 +58,13 @@ def test_pictures_and_labels(tmp_path: Path, packed: Callable[..., Any]) -> None
 
 def test_several_labels_are_an_array(tmp_path: Path) -> None:
     path = write(tmp_path / "a.rec", image(3, [1.0, 0.25, 7.0]), image(4, [2.0]), image(5, 0.5))
-    with recordio(path, ids="id") as samples:
+    with recordio_files(path, ids="id") as samples:
         sample = samples.sample(0)
         assert np.array_equal(decode_field("npy", sample["label.npy"]), np.array([1, 0.25, 7], np.float32))  # type: ignore[arg-type]
         assert (sample["id"], samples.sample(1)["cls"]) == (3, b"2")
         with pytest.raises(FieldError, match=r"\[0.5\] is no whole number.*label\.npy"):
             samples.sample(2)
-    with recordio(path, label="label.json") as samples:
+    with recordio_files(path, label="label.json") as samples:
         assert [samples.sample(at)["label.json"] for at in range(3)] == [b"[1.0,0.25,7.0]", b"[2.0]", b"[0.5]"]
 
 
@@ -93,7 +93,7 @@ def test_a_picture_that_holds_the_magic_word(tmp_path: Path) -> None:
     raw = record(image(1, 2.0, hold))
     assert raw.count(MAGIC) == 3
     (tmp_path / "a.rec").write_bytes(raw)
-    with recordio(tmp_path / "a.rec") as samples:
+    with recordio_files(tmp_path / "a.rec") as samples:
         assert samples.sample(0)["jpg"] == hold
 
 
@@ -115,13 +115,15 @@ def test_files_that_are_damaged(tmp_path: Path, data: bytes, words: str) -> None
     (tmp_path / "a.rec").write_bytes(data)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(DataError, match=words):
-        recordio(tmp_path / "a.rec")
+        recordio_files(tmp_path / "a.rec")
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_records_that_hold_no_picture_are_errors_of_the_sample(tmp_path: Path) -> None:
     nine = struct.pack("<IfQQ", 9, 0, 0, 0)
-    with recordio(write(tmp_path / "a.rec", b"short", image(1, 1.0, b""), image(1, 1.0, b"words"), nine)) as samples:
+    with recordio_files(
+        write(tmp_path / "a.rec", b"short", image(1, 1.0, b""), image(1, 1.0, b"words"), nine)
+    ) as samples:
         for index, words in enumerate(["no header", "holds no picture", "a picture is expected", "has 9 labels"]):
             with pytest.raises(SampleError, match=words):
                 samples.sample(index)
@@ -130,10 +132,10 @@ def test_records_that_hold_no_picture_are_errors_of_the_sample(tmp_path: Path) -
 def test_an_idx_file_is_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "a.rec", image(1, 1.0), image(2, 2.0))
     (tmp_path / "a.idx").write_text("0\t0\n1\t100\n")
-    recordio(path).close()
+    recordio_files(path).close()
     assert not caplog.records
     (tmp_path / "a.idx").write_text("0\t0\n")
-    recordio(path).close()
+    recordio_files(path).close()
     assert "a.idx lists 1 records" in caplog.text
 
 
@@ -141,14 +143,14 @@ def test_fields_that_do_not_hold_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.rec", image(1, 1.0))
     for options in ({"label": "txt"}, {"ids": "json"}):
         with pytest.raises(UsageError, match="does not hold such numbers"):
-            recordio(path, **options)  # type: ignore[arg-type]
+            recordio_files(path, **options)  # type: ignore[arg-type]
     (tmp_path / "e.rec").touch()
     with pytest.raises(UsageError, match="no records"):
-        recordio(tmp_path / "e.rec")
+        recordio_files(tmp_path / "e.rec")
 
 
 def test_pickles(tmp_path: Path) -> None:
-    with recordio(write(tmp_path / "a.rec", image(1, 1.0), image(2, 2.0)), keys="hash") as samples:
+    with recordio_files(write(tmp_path / "a.rec", image(1, 1.0), image(2, 2.0)), keys="hash") as samples:
         again: RecordIO = pickle.loads(pickle.dumps(samples))
         with again:
             assert again.sample(1) == samples.sample(1)

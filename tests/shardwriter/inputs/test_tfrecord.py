@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shardwriter.inputs.crc32c import masked
-from shardwriter.inputs.tfrecord import TFRecords, tfrecords
+from shardwriter.inputs.tfrecord import TFRecords, tfrecord_files
 from tests.builders import picture
 from wds_tools.codec import decode_field
 from wds_tools.errors import DataError, FieldError, MissingFieldError, UsageError
@@ -66,7 +66,7 @@ def imagenet(number: int) -> bytes:
 def test_usual_files_are_packed_as_they_are(tmp_path: Path, packed: Callable[..., Any]) -> None:
     for shard in range(3):
         write(tmp_path / f"train-{shard:05d}-of-00003.tfrecord", *(imagenet(4 * shard + at) for at in range(4)))
-    with tfrecords(tmp_path) as samples:
+    with tfrecord_files(tmp_path) as samples:
         done = packed(samples, shuffle=True)
     assert done.rows == {f"{n:08d}": {"jpg": picture(n), "cls": b"%d" % n} for n in range(12)}
 
@@ -90,14 +90,14 @@ def test_features_are_chosen_and_names_are_keys(tmp_path: Path) -> None:
         "label": "cls",
         "no": "no.txt?",
     }
-    with tfrecords(write(tmp_path / "a.tfrecord", data), fields=fields, key="id") as samples:
+    with tfrecord_files(write(tmp_path / "a.tfrecord", data), fields=fields, key="id") as samples:
         sample = samples.sample(0)
     assert sample.pop("__key__") == "x/y_1"
     assert np.array_equal(decode_field("npy", sample.pop("box.npy")), np.array([0.5, 1.5], np.float32))  # type: ignore[arg-type]
     assert sample == {
         "png": picture(1, form="PNG"), "ids.json": b"[1,2]", "txt": "größe".encode(), "json": b'["a","b"]', "cls": b"3",
     }  # fmt: skip
-    with tfrecords(write(tmp_path / "a.tfrecord", data), fields=fields, key="id", keys="hash") as samples:
+    with tfrecord_files(write(tmp_path / "a.tfrecord", data), fields=fields, key="id", keys="hash") as samples:
         assert (samples.renamed, samples.original(0)) == (True, "x/y.1.jpg")
 
 
@@ -115,21 +115,21 @@ def test_features_that_do_not_fit_are_errors_of_the_sample(
     tmp_path: Path, fields: dict[str, str], error: type[Exception], words: str
 ) -> None:
     path = write(tmp_path / "a.tfrecord", example(img=picture(1), box=[0.5, 1.5], text=b"words"))
-    with tfrecords(path, fields=fields) as samples, pytest.raises(error, match=words):
+    with tfrecord_files(path, fields=fields) as samples, pytest.raises(error, match=words):
         samples.sample(0)
 
 
 def test_features_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", example(pic=picture(1), box=[0.5], n=3))
     with pytest.raises(UsageError, match=r"--column img=jpg.*box \(float32\), n \(int64\), pic \(bytes\)"):
-        tfrecords(path)
+        tfrecord_files(path)
 
 
 def test_gzipped_files_are_unpacked_in_between(tmp_path: Path, packed: Callable[..., Any]) -> None:
     data = b"".join(record(imagenet(number)) for number in range(5))
     (tmp_path / "a.tfrecord.gz").write_bytes(gzip.compress(data[:2000]) + gzip.compress(data[2000:]))
     write(tmp_path / "b.tfrecord", imagenet(5))
-    with tfrecords(tmp_path) as samples:
+    with tfrecord_files(tmp_path) as samples:
         assert len(packed(samples, shuffle=True).rows) == 6
         with pytest.raises(UsageError, match="another process"):
             pickle.dumps(samples)
@@ -139,7 +139,7 @@ def test_a_length_that_looks_like_gzip_is_a_length(tmp_path: Path) -> None:
     filler = 0x088B1F - len(example(image=picture(1), pad=bytes(0x080000))) + 0x080000
     data = example(image=picture(1), pad=bytes(filler))
     assert struct.pack("<Q", len(data))[:3] == b"\x1f\x8b\x08"
-    with tfrecords(write(tmp_path / "a.tfrecord", data)) as samples:
+    with tfrecord_files(write(tmp_path / "a.tfrecord", data)) as samples:
         assert samples.sample(0)["jpg"] == picture(1)
 
 
@@ -149,7 +149,7 @@ def test_damage_in_the_data_is_an_error_of_the_sample(tmp_path: Path, packed: Ca
     place = len(record(imagenet(0))) + 100
     data[place] ^= 1
     path.write_bytes(data)
-    with tfrecords(path) as samples:
+    with tfrecord_files(path) as samples:
         done = packed(samples)
     assert list(done.rows) == ["00000000", "00000002"]
     assert "checksum" in done.failures[0]
@@ -169,20 +169,20 @@ def test_damage_in_a_length_and_cut_files_are_errors_of_the_file(tmp_path: Path)
         (tmp_path / f"{name}.tfrecord").write_bytes(data)
         before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(DataError, match=words):
-            tfrecords(tmp_path / f"{name}.tfrecord")
+            tfrecord_files(tmp_path / f"{name}.tfrecord")
         assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_files_that_are_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such files"):
-        tfrecords(str(tmp_path / "*.tfrecord"))
+        tfrecord_files(str(tmp_path / "*.tfrecord"))
     (tmp_path / "a.tfrecord").touch()
     with pytest.raises(UsageError, match="no records"):
-        tfrecords(tmp_path / "a.tfrecord")
+        tfrecord_files(tmp_path / "a.tfrecord")
 
 
 def test_pickles_and_tells_files_apart(tmp_path: Path) -> None:
-    with tfrecords(write(tmp_path / "a.tfrecord", *map(imagenet, range(3)))) as samples:
+    with tfrecord_files(write(tmp_path / "a.tfrecord", *map(imagenet, range(3)))) as samples:
         again: TFRecords = pickle.loads(pickle.dumps(samples))
         with again:
             assert again.sample(2) == samples.sample(2)
