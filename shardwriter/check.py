@@ -23,7 +23,7 @@ from wds_tools.errors import (
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.facts import Facts, check_size, check_whole, read_facts
 from wds_tools.pictures.options import Pictures
-from wds_tools.sample import SPECIAL, Sample
+from wds_tools.sample import SPECIAL, BytesLike, Sample
 
 __all__ = ["Check", "Checker", "failure_kind"]
 
@@ -60,7 +60,7 @@ class Checker:
         """
         misnamed = 0
         for field, data in sample.items():
-            if field in SPECIAL or not isinstance(data, bytes):
+            if field in SPECIAL or not isinstance(data, bytes | memoryview):
                 continue
             kind = self._kinds.get(field) or self._kind(field)
             try:
@@ -81,7 +81,7 @@ class Checker:
         extension = field.rpartition(".")[2]
         return _EXTENSIONS.get(extension, extension) == _EXTENSIONS.get(facts.format, facts.format)
 
-    def _facts(self, data: bytes) -> Facts:
+    def _facts(self, data: BytesLike) -> Facts:
         facts = read_facts(data)
         check_size(facts, self._pictures.max_pixels)
         check_whole(data, facts)

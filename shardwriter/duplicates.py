@@ -13,20 +13,20 @@ import numpy.typing as npt
 import xxhash
 
 from wds_tools.codec import kind_of
-from wds_tools.sample import SPECIAL, Sample
+from wds_tools.sample import SPECIAL, BytesLike, Sample
 
 __all__ = ["Contents", "content_of", "pictures_of"]
 
 _SLACK = 64
 
 
-def pictures_of(sample: Sample) -> list[bytes]:
+def pictures_of(sample: Sample) -> list[BytesLike]:
     """The bytes of the sample's pictures, in order: what makes two samples duplicates. Other fields may differ."""
     return [
         data
         for field, data in sample.items()
         if field not in SPECIAL
-        and isinstance(data, bytes)
+        and isinstance(data, bytes | memoryview)
         and not field.endswith(".gz")
         and kind_of(field) == "picture"
     ]

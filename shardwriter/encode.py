@@ -1,7 +1,8 @@
 """One sample to the pieces of its members, wholly checked and encoded before anything of it is written.
 
 The order of the fields is the order in the dict. Names are checked once and remembered; bytes pass unchanged and
-uncopied; everything else goes through the codec table of wds_tools, which readers use too.
+uncopied, and so do views on memory that nobody can write to (bytes, and arrays that are read-only themselves);
+everything else goes through the codec table of wds_tools, which readers use too.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from wds_tools.codec import encode_field
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, ShardstreamError, UsageError
 from wds_tools.names import check_field, check_key
-from wds_tools.sample import KEY, SPECIAL
+from wds_tools.sample import KEY, SPECIAL, BytesLike
 from wds_tools.tar.write import member_header, padding
 
 __all__ = ["Encoded", "Encoder"]
@@ -30,7 +33,7 @@ class Encoded(NamedTuple):
 
     key: str
     fields: tuple[str, ...]
-    pieces: list[bytes]
+    pieces: list[BytesLike]
     size: int
 
 
@@ -60,7 +63,7 @@ class Encoder:
             raise FieldRefusedError(
                 "a sample without fields would leave nothing behind", key=key, cure="Give it at least one field."
             )
-        pieces: list[bytes] = []
+        pieces: list[BytesLike] = []
         size = 0
         for field in fields:
             data = self._data(key, field, sample[field])
@@ -82,15 +85,27 @@ class Encoder:
         check_key(key)
         return key
 
-    def _data(self, key: str, field: str, value: object) -> bytes:
+    def _data(self, key: str, field: str, value: object) -> BytesLike:
         try:
             if field not in self._good:
                 check_field(field)
                 self._good.add(field)
-            if type(value) is bytes and not field.endswith(".gz"):  # whether those are gzip data is the table's to say
-                return value
+            if not field.endswith(".gz"):  # whether those are gzip data is the table's to say
+                if type(value) is bytes:
+                    return value
+                if type(value) is memoryview and _is_frozen(value):
+                    return value
             data = encode_field(field, value, allow_pickle=self._allow_pickle, quality=self._quality)
         except ShardstreamError as error:
             raise error.at(key=key, field=str(field)) from error.__cause__
         # The caller may change or reuse a bytearray or a view as soon as write returns; the piece is written later.
         return data if type(data) is bytes else bytes(data)
+
+
+def _is_frozen(view: memoryview) -> bool:
+    """Whether nobody can change what a view shows: one that is read-only may still lie on memory that others write."""
+    owner = view.obj
+    frozen = type(owner) is bytes
+    if isinstance(owner, np.ndarray):
+        frozen = owner.flags.owndata and not owner.flags.writeable
+    return frozen and view.format == "B" and view.contiguous and view.ndim == 1

@@ -20,6 +20,7 @@ from wds_tools.atomic import sync_folder
 from wds_tools.checksum import check_kind
 from wds_tools.errors import UsageError
 from wds_tools.index.listing import ShardRecord
+from wds_tools.sample import BytesLike
 from wds_tools.tar.write import END
 
 __all__ = ["Shards"]
@@ -97,7 +98,7 @@ class Shards:
             return True
         return self._max_bytes is not None and self._sink.size + size + len(END) > self._max_bytes
 
-    def append(self, pieces: Sequence[bytes], size: int) -> None:
+    def append(self, pieces: Sequence[BytesLike], size: int) -> None:
         """Put one sample into the open shard, or into a new one.
 
         Raises:

@@ -19,6 +19,7 @@ from pathlib import Path
 from wds_tools.atomic import sync_folder, temporary_beside
 from wds_tools.checksum import begin
 from wds_tools.errors import TargetError, UnavailableError
+from wds_tools.sample import BytesLike
 from wds_tools.tar.write import END
 
 __all__ = ["Sink", "translated"]
@@ -44,7 +45,7 @@ class Sink:
         self.size = 0
         self._kind = checksum
         self._digest = None if checksum is None else begin(checksum)
-        self._pieces: list[bytes] = []
+        self._pieces: list[BytesLike] = []
         self._held = 0
         self._temporary = temporary_beside(path)
         with translated(path):
@@ -56,8 +57,8 @@ class Sink:
         """Such as "xxh3:...", of what was written so far: of the file, after commit. None where none was asked for."""
         return None if self._digest is None else f"{self._kind}:{self._digest.hexdigest()}"
 
-    def add(self, pieces: Sequence[bytes], size: int) -> None:
-        """Append pieces of `size` bytes in all. Bytes objects only, since they may be written later."""
+    def add(self, pieces: Sequence[BytesLike], size: int) -> None:
+        """Append pieces of `size` bytes in all. Nobody may change them any more: they may be written later."""
         self._pieces += pieces
         self._held += size
         self.size += size
@@ -105,7 +106,7 @@ class Sink:
         self._held = 0
 
 
-def _behind(pieces: list[bytes], written: int) -> list[bytes]:
+def _behind(pieces: list[BytesLike], written: int) -> list[BytesLike]:
     """The pieces that are left after the first `written` bytes; a write is short when the disk is nearly full."""
     for place, piece in enumerate(pieces):
         if written < len(piece):

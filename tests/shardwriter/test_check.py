@@ -79,3 +79,12 @@ def test_an_unknown_check_is_refused() -> None:
 def test_errors_of_files_and_names_have_their_kinds() -> None:
     assert failure_kind(PermissionError(13, "denied")) == "unreadable"
     assert failure_kind(KeyRefusedError("no")) == "refused"
+
+
+def test_views_are_checked_as_bytes_are(picture: Picture) -> None:
+    for check in ("header", "decode"):
+        Checker(check, Pictures()).check({"__key__": "a", "jpg": memoryview(picture())})
+    with pytest.raises(PictureError):
+        Checker("header", Pictures()).check({"__key__": "a", "jpg": memoryview(picture()[:-2])})
+    with pytest.raises(FieldError):
+        Checker("header", Pictures()).check({"__key__": "a", "cls": memoryview(b"one")})

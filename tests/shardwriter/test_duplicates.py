@@ -46,3 +46,10 @@ def test_pictures_are_told_apart_where_they_meet() -> None:
 
 def test_a_sample_without_pictures_has_no_content() -> None:
     assert content_of({"__key__": "a", "txt": b"x"}) == 0
+
+
+def test_views_count_as_the_bytes_that_they_show() -> None:
+    given = {"__key__": "a", "jpg": b"picture", "cls": b"1"}
+    shown = {**given, "jpg": memoryview(b"a picture")[2:]}
+    assert content_of(shown) == content_of(given)
+    assert pictures_of(shown) == pictures_of(given)

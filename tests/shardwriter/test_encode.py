@@ -9,10 +9,11 @@ from PIL import Image
 from shardwriter.encode import Encoder
 from wds_tools.codec import decode_field
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, UsageError
+from wds_tools.sample import BytesLike
 from wds_tools.shard import parse_sample
 
 
-def read(pieces: list[bytes]) -> dict[str, object]:
+def read(pieces: list[BytesLike]) -> dict[str, object]:
     sample = parse_sample(memoryview(b"".join(pieces)), url="x.tar", offset=0)
     return {
         name: value if isinstance(value, str) else bytes(value) for name, value in sample.items() if name != "__url__"
@@ -192,3 +193,24 @@ def test_values_that_their_field_cannot_hold_are_refused_with_key_and_field(fiel
         Encoder().encode({"__key__": "a/b", "good": b"x", field: value})
     assert isinstance(caught.value, FieldRefusedError)
     assert (caught.value.key, caught.value.field) == ("a/b", field)
+
+
+def test_views_that_nobody_can_write_to_pass_without_a_copy() -> None:
+    array = np.arange(100, dtype=np.uint8)
+    array.flags.writeable = False
+    for view in (array.data[10:60], memoryview(b"x" * 50)[3:]):
+        assert Encoder().encode({"__key__": "a", "bin": view}).pieces[1] is view
+
+
+def test_views_on_memory_that_others_write_to_are_copied() -> None:
+    owned = np.zeros(9, np.uint8)
+    shown = owned[:]
+    shown.flags.writeable = False
+    for view in (
+        owned.data,
+        shown.data,
+        owned.data.toreadonly(),
+        np.zeros((3, 3), np.uint8).data,
+        memoryview(b"abcd")[::2],
+    ):
+        assert type(Encoder().encode({"__key__": "a", "bin": view}).pieces[1]) is bytes
