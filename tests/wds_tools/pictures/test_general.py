@@ -195,6 +195,8 @@ def test_a_format_without_reader_names_its_package(
 ) -> None:
     from wds_tools.pictures import plugins
 
+    for loaded in [name for name in sys.modules if name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, module, None)
     plugins._plugin.cache_clear()
     with pytest.raises(UnsupportedPictureError, match=words):
