@@ -19,7 +19,7 @@ from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
 from loaders.lanes import warn_of_shared_blocks
 from loaders.plan import TAILS, Tail
-from loaders.policy import OnError, check_on_error
+from loaders.policy import OnError, policy_of
 from loaders.reading import Reading
 from loaders.recipe import Recipe
 from loaders.selection import Access, AnyPlan, Opened, Options, Selection, Urls, as_selection, default_openness
@@ -61,7 +61,8 @@ class ShardLoader:
             in shuffled order), or what a loaded state says.
         tail: "drop" leaves out what does not fill a global batch; "pad" repeats samples and adds an element `valid`,
             bool (N,); "exact" gives every sample once, in a last batch that may be short or empty.
-        on_error: "raise", or "skip" to replace a bad sample by the next good one of its lane.
+        on_error: "raise", or "skip" to replace a bad sample by the next good one of its lane; or a handler of
+            webdataset that says one of the two (`warn_and_continue`).
         threads: decode threads; None means the cores that this process may use.
         rank: of this process; None means RANK as torchrun sets it, else 0.
         world_size: number of ranks; None means WORLD_SIZE, else 1.
@@ -107,7 +108,6 @@ class ShardLoader:
                 f"batch_size is {batch_size} and global_batch_size is {global_batch_size}, expected one of the two",
                 cure="Pass batch_size= (of each rank) or global_batch_size= (of all ranks together).",
             )
-        check_on_error(on_error)
         if tail not in TAILS:
             raise UsageError(f"tail is {tail!r}, expected one of {', '.join(TAILS)}")
         if (rank is None) != (world_size is None):
@@ -120,7 +120,7 @@ class ShardLoader:
             specs=parse_fields(fields, image),
             transform=transform,
             collate=collate,
-            on_error=on_error,
+            on_error=policy_of(on_error),
             exclude=exclude if exclude is None or isinstance(exclude, str | os.PathLike) else tuple(exclude),
             quarantine=Path(quarantine) if quarantine is not None else None,
             threads=threads if threads is not None else usable_cores(),

@@ -7,6 +7,9 @@ a silent change of the data.
 The quarantine file lists what was skipped, one JSON object a line: {"sample", "url", "key", "field", "problem",
 "instead", "fingerprint"}. Several ranks append to one file; given back as `exclude=` the listed samples are replaced
 without being read.
+
+Handlers of webdataset are taken in place of the two words, by their names and without importing it. They decide on any
+exception of their pipeline; here, as said, on the content of samples alone.
 """
 
 from __future__ import annotations
@@ -17,15 +20,27 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from wds_tools.errors import DataError, GroupingError, HeaderError, SampleError, StateError, UsageError
 
-__all__ = ["MAX_FAILURES_IN_A_ROW", "SKIPPED", "SKIP_CURE", "OnError", "Quarantine", "check_on_error", "read_exclude"]
+__all__ = [
+    "MAX_FAILURES_IN_A_ROW",
+    "SKIPPED",
+    "SKIP_CURE",
+    "OnError",
+    "Policy",
+    "Quarantine",
+    "policy_of",
+    "read_exclude",
+]
 
-OnError = Literal["raise", "skip"]
+Policy = Literal["raise", "skip"]
+OnError: TypeAlias = Policy | Callable[[Exception], object]
+"""What users give: a policy, or a handler of webdataset."""
+
 MAX_FAILURES_IN_A_ROW = 100
 SKIPPED = (SampleError, HeaderError, GroupingError)
 SKIP_CURE = 'Mend or remove the sample, or pass on_error="skip" to replace bad samples.'
@@ -33,10 +48,37 @@ SKIP_CURE = 'Mend or remove the sample, or pass on_error="skip" to replace bad s
 log = logging.getLogger(__name__)
 
 
-def check_on_error(on_error: str) -> None:
-    """Raise UsageError unless it is one of the two policies."""
-    if on_error not in ("raise", "skip"):
-        raise UsageError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
+# The first of each kind of error is logged as a warning whichever of the two it is: nothing is skipped without a word.
+_HANDLERS: dict[str, Policy] = {
+    "reraise_exception": "raise",
+    "warn_and_continue": "skip",
+    "ignore_and_continue": "skip",
+}
+_STOPPING = ("ignore_and_stop", "warn_and_stop")
+
+
+def policy_of(on_error: OnError) -> Policy:
+    """The policy that `on_error=` names: itself, or what a handler of webdataset comes to.
+
+    Raises:
+        UsageError: it is neither, or a handler that ends the epoch at the first fault.
+    """
+    if on_error == "raise" or on_error == "skip":  # noqa: PLR1714 - mypy narrows these, and not a membership
+        return on_error
+    name = getattr(on_error, "__qualname__", "")
+    if getattr(on_error, "__module__", None) == "webdataset.handlers":
+        if name in _HANDLERS:
+            return _HANDLERS[name]
+        if name in _STOPPING:
+            raise UsageError(
+                f"on_error is webdataset's {name}, which ends an epoch at the first bad sample: ranks would be uneven",
+                cure='Pass "raise", or "skip" to replace bad samples by good ones.',
+            )
+    cure = (
+        "Of webdataset's handlers reraise_exception, warn_and_continue and ignore_and_continue are taken; one of your "
+        "own has no counterpart."
+    )
+    raise UsageError(f"on_error is {on_error!r}, expected 'raise' or 'skip'", cure=cure if callable(on_error) else None)
 
 
 class Quarantine:

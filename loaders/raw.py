@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Self
 
-from loaders.policy import OnError, check_on_error
+from loaders.policy import OnError, policy_of
 from wds_tools import addresses
 from wds_tools.errors import DataError
 from wds_tools.grouping import OnBad
@@ -59,9 +59,9 @@ class Samples(Iterator[RawSample]):
     """
 
     def __init__(self, urls: list[str], *, on_error: OnError = "raise", remote: Remote | None = None) -> None:
-        check_on_error(on_error)
+        skip = policy_of(on_error) == "skip"
         self.skipped: Counter[str] = Counter()
-        self._running = _run(urls, self.skipped if on_error == "skip" else None, remote)
+        self._running = _run(urls, self.skipped if skip else None, remote)
 
     def __iter__(self) -> Iterator[RawSample]:  # noqa: PYI034 - the generator itself: one call less for each sample
         return self._running

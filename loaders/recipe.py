@@ -11,7 +11,7 @@ from typing import Any
 from loaders.arguments import MOST_SAMPLES, MOST_THREADS, check_count
 from loaders.crops import Geometry, Mask
 from loaders.fields import FieldSpec
-from loaders.policy import OnError
+from loaders.policy import Policy
 from loaders.reading import Reading
 from wds_tools.pictures.options import Pictures
 
@@ -26,7 +26,7 @@ class Recipe:
     specs: tuple[FieldSpec, ...]
     transform: Callable[[dict[str, Any]], dict[str, Any]] | None
     collate: Callable[[list[dict[str, Any]]], Any] | None
-    on_error: OnError
+    on_error: Policy
     exclude: str | os.PathLike[str] | Sequence[int] | None
     quarantine: Path | None
     threads: int

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 from loaders.arguments import check_count, check_flag
 from loaders.draws import check_seed
 from loaders.fields import FieldSpec
-from loaders.policy import OnError, Quarantine, check_on_error
+from loaders.policy import Policy, Quarantine
 from loaders.stream.command import Halted
 from loaders.stream.opening import OpenStream
 from loaders.stream.order import Gauge, Piece, deal, shuffled, words
@@ -52,12 +52,11 @@ class Streams:
     interleave: int
     epoch_samples: int | None
     tail: Tail
-    on_error: OnError
+    on_error: Policy
     remote: Remote | None = None
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_on_error(self.on_error)
         for name in ("shuffle_bytes", "interleave", "epoch_samples"):
             value = getattr(self, name)
             if value is not None:

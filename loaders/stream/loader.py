@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import Cursor
-from loaders.policy import OnError
+from loaders.policy import OnError, policy_of
 from loaders.reading import Reading
 from loaders.slab import Allocate, plain_memory
 from loaders.state import backend
@@ -120,7 +120,7 @@ class StreamLoader:
             interleave=interleave if interleave is not None else _INTERLEAVE if shuffle else 1,
             epoch_samples=epoch_samples,
             tail=tail,
-            on_error=on_error,
+            on_error=policy_of(on_error),
             remote=read.remote,
         )
         self._world = (rank, world_size)

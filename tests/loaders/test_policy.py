@@ -8,10 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import webdataset as wds
 
-from loaders import ShardLoader
+import loaders
+from loaders import ShardLoader, StreamLoader
+from loaders.torch import ShardDataset
 from tests.builders import write_shard
-from wds_tools.errors import HeaderError, ShardMissingError, StateError, TooManyFailuresError, UsageError
+from wds_tools.errors import (
+    FieldError,
+    HeaderError,
+    ShardMissingError,
+    StateError,
+    TooManyFailuresError,
+    TruncatedShardError,
+    UsageError,
+)
 
 BAD = {5, 17, 18, 30}
 
@@ -159,3 +170,62 @@ def test_failures_without_end_are_an_error(tmp_path: Path) -> None:
     with loader_of(folder(tmp_path, bad=set(range(40)))) as loader:
         with pytest.raises(TooManyFailuresError, match=r"40 bad samples in a row.*wds verify"):
             list(loader)
+
+
+# webdataset's handlers
+
+
+def stream_of(urls: str, **options: Any) -> StreamLoader:
+    return StreamLoader(urls, **{"batch_size": 4, "fields": ("cls",), "shuffle": False, **options})
+
+
+def dataset_of(urls: str, **options: Any) -> Any:
+    return ShardDataset(urls, **{"batch_size": 4, "fields": ("cls",), "lanes": 4, **options})
+
+
+@pytest.mark.parametrize("handler", [wds.warn_and_continue, wds.ignore_and_continue])
+@pytest.mark.parametrize("kind", [loader_of, stream_of, dataset_of])
+def test_handlers_that_continue_skip(tmp_path: Path, kind: Any, handler: Any) -> None:
+    urls = folder(tmp_path)
+    with kind(urls, on_error=handler) as theirs:
+        skipped = [batch.cls.tolist() for batch in theirs]
+    with kind(urls, on_error="skip") as ours:
+        assert [batch.cls.tolist() for batch in ours] == skipped
+    assert not {number for batch in skipped for number in batch} & BAD
+
+
+def test_the_handler_that_raises_raises(tmp_path: Path) -> None:
+    urls = folder(tmp_path)
+    for kind in (loader_of, stream_of, dataset_of):
+        with kind(urls, on_error=wds.reraise_exception) as loader, pytest.raises(FieldError, match="b'bad'"):
+            list(loader)
+
+
+def test_raw_samples_take_handlers(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "a.tar", [(key, {"cls": b"1"}) for key in "abc"])
+    shard.write_bytes(shard.read_bytes()[:2200])  # within the last header, so that "b" may have lost a field
+    samples = loaders.samples(shard, on_error=wds.warn_and_continue)
+    assert [sample["__key__"] for sample in samples] == ["a"]
+    assert samples.skipped.total() == 1
+    with pytest.raises(TruncatedShardError):
+        list(loaders.samples(shard, on_error=wds.reraise_exception))
+
+
+def own(_: Exception) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (wds.warn_and_stop, "warn_and_stop, which ends an epoch at the first bad sample"),
+        (wds.ignore_and_stop, "ignore_and_stop, which ends"),
+        (own, "<function own.*one of your own has no counterpart"),
+        ("ignore", "on_error is 'ignore', expected 'raise' or 'skip'$"),
+        (None, "on_error is None"),
+    ],
+)
+@pytest.mark.parametrize("kind", [loader_of, stream_of, dataset_of, loaders.samples])
+def test_what_has_no_counterpart_is_refused_at_once(tmp_path: Path, kind: Any, handler: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        kind(folder(tmp_path), on_error=handler)
