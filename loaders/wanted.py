@@ -62,7 +62,7 @@ class Request:
     @property
     def nbytes(self) -> int:
         """How many they are."""
-        return self.extents[-1].spot.end - self.extents[0].spot.begin
+        return sum(extent.nbytes for extent in self.extents)
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +77,11 @@ class Extent:
     spot: Spot
     claims: int = 0
     request: Request | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it is."""
+        return self.spot.end - self.spot.begin
 
 
 @dataclass(eq=False, slots=True)
@@ -162,17 +167,16 @@ class Wanted:
         while self._urgent:
             extent = self._urgent.popleft()
             if extent.request is None and extent.claims:
-                return self._taken(extent, room=0)
+                return self._taken(extent)
         while self._queue and (self._queue[0].request is not None or not self._queue[0].claims):
             self._queue.popleft()
         if not self._queue:
             return None
         extent = self._queue[0]
-        size, room = extent.spot.end - extent.spot.begin, self.budget - self.held
-        if size > room and self.held:
+        if self.held and self.held + extent.nbytes > self.budget:
             return None
         self._queue.popleft()
-        return self._taken(extent, room=room - size)
+        return self._taken(extent)
 
     def settle(self, request: Request, *, data: memoryview | None = None, error: BaseException | None = None) -> None:
         """A request has ended: with its bytes, with bytes that lie on the disk (None), or with an error."""
@@ -210,8 +214,8 @@ class Wanted:
             if table.get((spot.shard, key)) is extent:
                 del table[spot.shard, key]
 
-    def _taken(self, extent: Extent, *, room: int) -> Request:
-        request = Request(self._neighbours(extent, min(room, MERGED_BYTES)))
+    def _taken(self, extent: Extent) -> Request:
+        request = Request(self._neighbours(extent, room=self.budget - self.held - extent.nbytes))
         for each in request.extents:
             each.request = request
             request.live += 1
@@ -220,20 +224,19 @@ class Wanted:
         self.held += request.held
         return request
 
-    def _neighbours(self, extent: Extent, room: int) -> list[Extent]:
+    def _neighbours(self, extent: Extent, *, room: int) -> list[Extent]:
         """The extent and those beside it that wait in the queue and fit."""
         found = deque([extent])
-        size = extent.spot.end - extent.spot.begin
+        size = extent.nbytes
         for table, at_end in ((self._begins, True), (self._ends, False)):
             while True:
                 spot = found[-1 if at_end else 0].spot
                 other = table.get((spot.shard, spot.end if at_end else spot.begin))
                 if other is None:
                     break
-                more = other.spot.end - other.spot.begin
-                if more > room or size + more > MERGED_BYTES:
+                if other.nbytes > room or size + other.nbytes > MERGED_BYTES:
                     break
-                size, room = size + more, room - more
+                size, room = size + other.nbytes, room - other.nbytes
                 (found.append if at_end else found.appendleft)(other)
         return list(found)
 
