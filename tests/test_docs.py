@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/order.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/order.md", "docs/inputs.md"])
 def test_the_code_runs_as_written(folder: Path, page: str) -> None:
     code = blocks(ROOT / page, "python")
     assert len(code) >= 3

@@ -12,7 +12,7 @@
   `cls` holds, `a.npy=..._{}.pt` to arrays, which loaders read a hundred times as fast as .pt, and `png=..._{}.npy` to
   pictures (uint8, channels last or first).
 
-Held in memory are the ids as bytes and 8 bytes each; while folders are read, a list of one pattern's ids.
+Held in memory are the ids as bytes and 8 bytes each, 13 MB a million; while folders are read, a list of the ids.
 """
 
 from __future__ import annotations
@@ -181,11 +181,10 @@ def _ids(pattern: _Pattern) -> Iterator[str]:
             f"the pattern of {pattern.field} lies in {path_shown(place)}, which is no folder",
             cure="Patterns are relative to the folder that is named, else to the working directory.",
         )
-    for entry in tree.entries(place):
-        name = entry.name
+    for name in tree.names(place):  # not sorted, nor held: nine million entries would take 2 GB
         if name.startswith(start) and name.endswith(end) and len(name) > len(start) + len(end):
             found = name[len(start) : len(name) - len(end)]
-            if not slash or os.path.lexists(f"{entry.path}/{below}"):
+            if not slash or os.path.lexists(place / name / below):
                 yield found
 
 

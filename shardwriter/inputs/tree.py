@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from shardwriter.inputs.base import path_shown
 from wds_tools.errors import UnavailableError
 
-__all__ = ["entries", "identity", "is_folder", "is_hidden"]
+__all__ = ["entries", "identity", "is_folder", "is_hidden", "names"]
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -21,10 +22,21 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as inside:
             return sorted(inside, key=lambda entry: entry.name)
     except OSError as error:
-        raise UnavailableError(
-            f"the folder {path_shown(folder)} cannot be read: {error.strerror}",
-            cure="Make it readable, or leave it out.",
-        ) from error
+        raise _unreadable(folder, error) from error
+
+
+def names(folder: Path) -> Iterator[str]:
+    """The names of all that lies in a folder, in no order, as they are read.
+
+    Raises:
+        UnavailableError: it cannot be read.
+    """
+    try:
+        with os.scandir(folder) as inside:
+            for entry in inside:
+                yield entry.name
+    except OSError as error:
+        raise _unreadable(folder, error) from error
 
 
 def is_hidden(name: str) -> bool:
@@ -41,3 +53,9 @@ def identity(folder: Path) -> tuple[int, int]:
     """What is the same for a folder and all links to it."""
     status = folder.stat()
     return status.st_dev, status.st_ino
+
+
+def _unreadable(folder: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"the folder {path_shown(folder)} cannot be read: {error.strerror}", cure="Make it readable, or leave it out."
+    )
