@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 import shardwriter
 from shardwriter import ShardWriter
+from shardwriter.journal import Journal, ShardLine
 from wds_tools.cli import COMMANDS, root
 from wds_tools.dataset import open_dataset
 
@@ -32,7 +33,7 @@ def test_packs_and_says_what_came_of_it(tmp_path: Path, pictures: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "packed 12 pictures of 2 classes into 3 shards" in result.stdout
     assert str(tmp_path / "out/dataset.json") in result.stdout
-    assert "12 pictures" in result.stderr
+    assert "12 samples" in result.stderr
     assert len(open_dataset(tmp_path / "out/dataset.json")) == 12
 
 
@@ -111,7 +112,91 @@ def test_a_folder_of_splits_is_refused_in_one_line_and_nothing_is_made(tmp_path:
 
 @pytest.mark.parametrize("path", sorted(Path(shardwriter.__file__).parent.rglob("*.py")), ids=lambda path: path.name)
 def test_every_command_that_a_module_names_exists(path: Path) -> None:
-    assert set(re.findall(r"\bwds ([a-z][a-z-]*)", path.read_text())) <= set(COMMANDS)
+    assert set(re.findall(r"\bwds ([a-z][a-z-]*)", path.read_text())) <= {name.split()[0] for name in COMMANDS}
+
+
+def test_a_stopped_run_goes_on_and_other_options_are_refused(
+    tmp_path: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Journal.shard
+
+    def stop(journal: Journal, line: ShardLine) -> None:
+        real(journal, line)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "shard", stop)
+        assert wds("pack", pictures, tmp_path / "out", "--max-samples", 5).exit_code == 130
+    refused = wds("pack", pictures, tmp_path / "out", "--max-samples", 6)
+    assert refused.exit_code == 2
+    assert "max_samples was 5, is 6" in refused.stderr
+    result = wds("pack", pictures, tmp_path / "out", "--max-samples", 5, "--jobs", 2)
+    assert result.exit_code == 0
+    assert "went on where an earlier run was stopped: 5 samples were there" in result.stdout
+
+
+def test_splits_and_duplicates_are_summarised_and_told_to_programs(
+    tmp_path: Path, pictures: Path, picture: Picture
+) -> None:
+    (pictures / "ant/again.jpg").write_bytes(picture(4))
+    arguments = ("pack", pictures, tmp_path / "out", "--split", "val=0.4", "--dedup")
+    result = wds(*arguments)
+    assert result.exit_code == 0
+    for name in ("val", "train"):
+        assert str(tmp_path / "out" / name / "dataset.json") in result.stdout
+    assert "left out: 1 duplicate; see" in result.stdout
+    facts = json.loads(wds(*arguments, "--overwrite", "--json").stdout)
+    assert facts["packed"] == facts["splits"]["val"]["packed"] + facts["splits"]["train"]["packed"] == 12
+    assert facts["duplicates"] == 1
+
+
+def test_parts_make_a_dataset_that_is_joined(tmp_path: Path, pictures: Path) -> None:
+    for part in ("0/2", "1/2"):
+        assert wds("pack", pictures, tmp_path / "out", "--part", part).exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.tar")) == [
+        "train-0-of-2-000000.tar",
+        "train-1-of-2-000000.tar",
+    ]
+
+
+def test_too_many_failures_end_with_status_1(tmp_path: Path, pictures: Path) -> None:
+    (pictures / "ant/page.jpg").write_bytes(b"<html>")
+    result = wds("pack", pictures, tmp_path / "out", "--max-failures", 0)
+    assert result.exit_code == 1
+    assert "1 samples could not be packed, and max_failures is 0" in result.stderr
+    assert (tmp_path / "out/failures.jsonl").exists()
+
+
+def test_the_listing_keeps_the_command_without_folders_and_without_what_decides_nothing(
+    tmp_path: Path, pictures: Path
+) -> None:
+    (tmp_path / "classes.txt").write_text("ant\nbee\n")
+    wds(
+        "pack", pictures, tmp_path / "out", "--classes", tmp_path / "classes.txt", "--jobs", 2, "--no-shuffle",
+        "--split", "val=0.3", "--to", "png", "--checksum", "none",
+    )  # fmt: skip
+    command = open_dataset(tmp_path / "out/train").listing["command"]
+    assert command == "wds pack SOURCE OUT --classes classes.txt --no-shuffle --split val=0.3 --checksum none --to png"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--part", "2/2"), ("--part", "1"), ("--part", "-1/2"), ("--split", "val"), ("--split", "val=2"),
+        ("--split", "val=0.1", "--split", "val=0.2"), ("--jobs", "0"), ("--max-failures", "-1"), ("--checksum", "md5"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be_are_status_2_and_make_nothing(
+    tmp_path: Path, pictures: Path, arguments: tuple[str, ...]
+) -> None:
+    assert wds("pack", pictures, tmp_path / "out", *arguments).exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_option_is_in_a_section_of_the_help() -> None:
+    text = wds("pack", "--help").stdout
+    other = text[text.index("Other options:") : text.index("Examples:")]
+    assert other.split() == ["Other", "options:", "-h,", "--help", "Show", "this", "message", "and", "exit."]
 
 
 def test_help_says_what_becomes_of_dots() -> None:
