@@ -6,18 +6,19 @@ All of it follows from the state of the run, so a run that is killed in here end
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from shardwriter.failures import DUPLICATE
 from shardwriter.inputs import ClassFolders, Input
 from shardwriter.keys import original_lines
-from shardwriter.plan import CLASSES_NAME, Places
+from shardwriter.plan import CLASSES_NAME, Leg, Places
 from shardwriter.run import LegWork, Run
 from shardwriter.settings import Part, Settings
 from shardwriter.sink import translated
 from shardwriter.summary import PackSummary, advice
-from shardwriter.target import remove
 from wds_tools.atomic import write_atomic
 from wds_tools.index.listing import write_listing
+from wds_tools.sample import BytesLike
 
 __all__ = ["Finish", "write_failures"]
 
@@ -48,13 +49,15 @@ class Finish:
         _write_failures(self._run, number, work)
         if self._classes:
             text = "".join(f"{name}\n" for name in self._classes)
-            write_atomic(leg.folder / CLASSES_NAME, [os.fsencode(text)])
+            _write(leg, CLASSES_NAME, [os.fsencode(text)])
         if self._samples.renamed:
-            write_atomic(leg.originals, original_lines(_Ordered(self._samples, leg.order)))
+            _write(leg, leg.originals, original_lines(_Ordered(self._samples, leg.order)))
         listing = leg.folder / str(leg.target.listing)
         if records or self._part is not None:
             with translated(listing):
                 write_listing(listing, records, name=leg.name, extra=self._extra(work), empty=self._part is not None)
+            for name in (str(leg.target.offsets), listing.name):  # the listing last: all that it lists is there
+                leg.target.publish(name, replace=True)
         return self._summary(work)
 
     def _extra(self, work: LegWork) -> dict[str, object]:
@@ -68,7 +71,7 @@ class Finish:
         if work.failed.total():
             extra["failed"] = dict(sorted(work.failed.items()))
         if self._samples.renamed:
-            extra["originals"] = work.leg.originals.name
+            extra["originals"] = work.leg.originals
         if self._part is not None:
             extra |= {"part": list(self._part), "tally": work.tally.state()}
         return extra
@@ -84,8 +87,8 @@ class Finish:
             failed=failed,
             skipped=dict(sorted(self._samples.skipped.items())),
             misnamed=work.misnamed,
-            listing=leg.folder / str(leg.target.listing) if records else None,
-            failures=leg.failures if work.failed.total() else None,
+            listing=leg.target.named(str(leg.target.listing)) if records else None,
+            failures=leg.target.named(leg.failures) if work.failed.total() else None,
             empty=self._samples.empty if isinstance(self._samples, ClassFolders) else (),
             duplicates=work.failed[DUPLICATE],
             resumed=work.resumed,
@@ -101,9 +104,14 @@ def write_failures(run: Run) -> None:
 
 def _write_failures(run: Run, number: int, work: LegWork) -> None:
     if work.failed.total():
-        write_atomic(work.leg.failures, (failure.line() for failure in run.journal.failures(number)))
+        _write(work.leg, work.leg.failures, (failure.line() for failure in run.journal.failures(number)))
     else:
-        remove([work.leg.failures])  # of a run that ended at max_failures, and was mended since
+        work.leg.target.remove([work.leg.failures])  # of a run that ended at max_failures, and was mended since
+
+
+def _write(leg: Leg, name: str, pieces: Iterable[BytesLike]) -> None:
+    write_atomic(leg.folder / name, pieces)
+    leg.target.publish(name, replace=True)
 
 
 class _Ordered:

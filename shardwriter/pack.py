@@ -33,6 +33,7 @@ from shardwriter.finish import Finish, write_failures
 from shardwriter.inputs import Input, class_folders
 from shardwriter.jobs import check_jobs
 from shardwriter.journal import journal_path
+from shardwriter.place import Place, place_of
 from shardwriter.plan import CLASSES_NAME, FAILURES_NAME, Leg, plan, targets
 from shardwriter.run import Run
 from shardwriter.settings import Part, Prepare, Settings, check_part
@@ -43,6 +44,7 @@ from wds_tools import __version__
 from wds_tools.checksum import Checksum
 from wds_tools.errors import TooManyFailuresError, UsageError
 from wds_tools.pictures.options import Pictures
+from wds_tools.sources.options import Remote
 
 __all__ = ["CLASSES_NAME", "FAILURES_NAME", "PackSummary", "check_target", "pack"]
 
@@ -71,12 +73,14 @@ def pack(
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
     command: str | None = None,
+    remote: Remote | None = None,
 ) -> PackSummary:
     """Pack an input into shards `out/NAME-000000.tar` and so on, or go on with a run that was stopped.
 
     Args:
         source: a folder of class folders, or any `Input`.
-        out: the folder for the shards; made if missing. One folder a dataset: its listing is `dataset.json`.
+        out: the folder for the shards; made if missing. One folder a dataset: its listing is `dataset.json`. Or a place
+            in a store, such as "s3://bucket/train" (shardwriter.remote, shardwriter.place).
         name: what the shards' names begin with.
         max_samples: the most samples of a shard, None for no limit.
         max_bytes: the most bytes of a shard's file, None for no limit.
@@ -103,6 +107,7 @@ def pack(
         overwrite: replace the dataset of the same name that lies in `out`, or the beginnings of one.
         progress: called with the number of samples done since the last call; at once with those of an earlier run.
         command: what the listing should say made it; by default this call, without paths.
+        remote: how a store is asked; `storage` has the options of its file system.
 
     Raises:
         UsageError: an option or an input that cannot be.
@@ -124,14 +129,16 @@ def pack(
         split=dict(split or {}),
     )
     part, threads, most = check_part(part), check_jobs(jobs), _most(max_failures)
-    _check_outside(source, Path(out))
+    place = place_of(out, remote)
+    _check_outside(source, place)
     samples = class_folders(source) if isinstance(source, str | os.PathLike) else source
-    legs = plan(samples, Path(out), settings, part)
+    legs = plan(samples, place, settings, part)
     run = Run(
         samples,
         legs,
         settings,
-        journal=_journal(Path(out), legs[-1]),
+        place=str(place),
+        journal=_journal(place, legs[-1]),
         head=_head(samples, settings, part),
         overwrite=overwrite,
     )
@@ -144,6 +151,7 @@ def pack(
         finish = Finish(run, samples, settings, part=part, command=command or settings.call())
         made = {work.leg.name: finish.leg(number, work) for number, work in enumerate(run.legs)}
         run.finished()
+    place.leave()
     return total(made) if len(made) > 1 else next(iter(made.values()))
 
 
@@ -155,6 +163,7 @@ def check_target(
     split: Mapping[str, float] | None = None,
     part: Part | None = None,
     overwrite: bool = False,
+    remote: Remote | None = None,
 ) -> None:
     """Look at what lies there: cheap, for before the input is read. `pack` looks again.
 
@@ -162,9 +171,10 @@ def check_target(
         UsageError: a name that is no name, or `out` within the source; TargetError: `out` holds something already.
     """
     settings = Settings(name=name, split=dict(split or {}))
-    _check_outside(source, Path(out))
-    legs = targets(Path(out), settings, check_part(part))
-    if overwrite or not os.path.lexists(_journal(Path(out), legs[-1])):
+    place = place_of(out, remote)
+    _check_outside(source, place)
+    legs = targets(place, settings, check_part(part))
+    if overwrite or not os.path.lexists(_journal(place, legs[-1])):
         for leg in legs:
             leg.check_free(overwrite=overwrite)
 
@@ -179,8 +189,8 @@ def _stage(
     return Transcoder(transcode) if isinstance(transcode, Transcode) else transcode
 
 
-def _journal(out: Path, main: Leg) -> Path:
-    return journal_path(out, main.target.prefix.removesuffix("-"))
+def _journal(place: Place, main: Leg) -> Path:
+    return journal_path(place.home, main.target.prefix.removesuffix("-"))
 
 
 def _head(samples: Input, settings: Settings, part: Part | None) -> dict[str, Any]:
@@ -205,10 +215,10 @@ def _most(max_failures: int | None) -> int | None:
     return max_failures
 
 
-def _check_outside(source: str | os.PathLike[str] | Input, out: Path) -> None:
+def _check_outside(source: str | os.PathLike[str] | Input, place: Place) -> None:
     root = Path(source) if isinstance(source, str | os.PathLike) else getattr(source, "root", None)
-    if isinstance(root, Path) and out.resolve().is_relative_to(root.resolve()):
+    if isinstance(root, Path) and place.base is None and place.home.resolve().is_relative_to(root.resolve()):
         raise UsageError(
-            f"the target {out} lies inside the source, where the next run would take it for a class",
+            f"the target {place} lies inside the source, where the next run would take it for a class",
             cure="Write to a folder outside.",
         )

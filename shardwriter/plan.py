@@ -11,7 +11,6 @@ of each split. So the parts of a run, one behind the other, have the samples of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,9 +22,10 @@ import numpy.typing as npt
 from shardwriter.inputs import Input
 from shardwriter.keys import originals_name
 from shardwriter.order import shuffled
+from shardwriter.place import Place
 from shardwriter.settings import Part, Settings
 from shardwriter.split import Splits
-from shardwriter.target import Target, parse_pattern, remove
+from shardwriter.target import Target
 from wds_tools.errors import KeyRefusedError, SampleError, TargetError
 from wds_tools.index.listing import LISTING_NAME, offsets_name
 
@@ -44,20 +44,20 @@ class Leg:
     Attributes:
         name: of the dataset.
         target: where its shards and its listing go.
-        failures: the file that says what could not be packed.
-        originals: the file that says what keys stand for, where they are numbers or hashes.
+        failures: the name of the file that says what could not be packed.
+        originals: the name of the file that says what keys stand for, where they are numbers or hashes.
         order: the input's places, in the order they are packed in.
     """
 
     name: str
     target: Target
-    failures: Path
-    originals: Path
+    failures: str
+    originals: str
     order: Places = ()
 
     @property
     def folder(self) -> Path:
-        """Where everything of it goes."""
+        """Where its files are made."""
         return self.target.folder
 
     @property
@@ -66,10 +66,10 @@ class Leg:
         return self.target.listing == LISTING_NAME
 
     @property
-    def own(self) -> list[Path]:
+    def own(self) -> list[str]:
         """What it leaves beside shards and listing, and no other run does; the parts of a dataset share classes.txt."""
         beside = [self.failures, self.originals]
-        return [self.folder / CLASSES_NAME, *beside] if self.whole else beside
+        return [CLASSES_NAME, *beside] if self.whole else beside
 
     def check_free(self, *, overwrite: bool) -> None:
         """Read what lies there; nothing is changed.
@@ -78,30 +78,30 @@ class Leg:
             TargetError: another dataset, or this one already.
         """
         self.target.check_free(overwrite=overwrite)
-        taken = [path.name for path in self.own if os.path.lexists(path)]
-        if not self.whole and os.path.lexists(self.folder / LISTING_NAME):
+        taken = [name for name in self.own if self.target.has(name)]
+        if not self.whole and self.target.has(LISTING_NAME):
             taken.append(LISTING_NAME)
         if taken and not overwrite:
             raise TargetError(
-                f"{self.folder} already holds {taken[0]}",
+                f"{self.target.place} already holds {taken[0]}",
                 cure="Write to another folder, or pass overwrite=True (--overwrite).",
             )
 
     def clear(self) -> None:
         """Remove what lies there of an earlier run, the listing first. For the holder of the claim only."""
-        joined = [] if self.whole else [self.folder / name for name in (LISTING_NAME, offsets_name(LISTING_NAME))]
-        remove(joined)  # a joined listing lists shards that are about to go
+        joined = [] if self.whole else [LISTING_NAME, offsets_name(LISTING_NAME)]
+        self.target.remove(joined)  # a joined listing lists shards that are about to go
         self.target.clear_dataset()
-        remove(self.own)
+        self.target.remove(self.own)
 
 
-def targets(out: Path, settings: Settings, part: Part | None) -> list[Leg]:
+def targets(out: Place, settings: Settings, part: Part | None) -> list[Leg]:
     """The legs of a run without their order, which needs the input."""
     splits = Splits(settings.name, settings.split)
-    return [_leg(out / name if splits else out, name, part) for name in splits.names]
+    return [_leg(out.below(name) if splits else out, name, part) for name in splits.names]
 
 
-def plan(samples: Input, out: Path, settings: Settings, part: Part | None) -> list[Leg]:
+def plan(samples: Input, out: Place, settings: Settings, part: Part | None) -> list[Leg]:
     """The legs of a run over `samples`: 8 bytes a sample, 16 while splits are made."""
     count = len(samples)
     order: Places = shuffled(count, settings.seed) if settings.shuffle else range(count)
@@ -129,11 +129,11 @@ def _part_of(order: Places, part: Part | None) -> Places:
     return order[len(order) * number // parts : len(order) * (number + 1) // parts]
 
 
-def _leg(folder: Path, name: str, part: Part | None) -> Leg:
+def _leg(out: Place, name: str, part: Part | None) -> Leg:
     stem, listing, failures = name, LISTING_NAME, FAILURES_NAME
     if part is not None:
         # As wide as the number of parts, so that names in their order are parts in their order.
         stem = f"{name}-{part[0]:0{len(str(part[1]))}d}-of-{part[1]}"
         listing, failures = f"{stem}.json", f"{stem}.{FAILURES_NAME}"
-    target = parse_pattern(folder / f"{stem}-%06d.tar", listing=listing)
-    return Leg(name=name, target=target, failures=folder / failures, originals=folder / originals_name(stem))
+    target = out.target(f"{stem}-%06d.tar", listing=listing)
+    return Leg(name=name, target=target, failures=failures, originals=originals_name(stem))

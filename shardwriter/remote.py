@@ -9,7 +9,7 @@ listing comes last, after its offsets.
 What lies there is refused or replaced as in a folder. A store has no locks: two writers of one pattern at a time are
 told apart by the names, since a name that is taken is an error (S3 promises that, other stores are looked at just
 before). A killed writer leaves its folder behind, with one shard or two in it; the next one removes it, which it knows
-to be nobody's by its lock.
+to be nobody's by its lock. `pack` can be taken up again, so its folder lasts (shardwriter.place).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardwriter.target import Claim, Target, parse_names, parse_pattern
-from wds_tools.addresses import scheme
+from shardwriter.target import Claim, Target, parse_names, parse_pattern, remove
+from wds_tools.addresses import is_temporary, scheme
 from wds_tools.errors import TargetError, UnavailableError, UsageError, public
 from wds_tools.sources.options import Remote
 
-__all__ = ["RemoteTarget", "parse_target"]
+__all__ = ["RemoteTarget", "is_remote", "parse_target"]
 
 _STAGING = "shardstream-write-"
 _LOCK = "shards"
@@ -46,9 +46,11 @@ class RemoteTarget(Target):
         folder: where shards are made on their way.
         base: the url of the place where everything goes, with a slash at its end.
         remote: how the store is asked.
+        lasting: whether `folder` belongs to a run that may be taken up again, and not to this writer.
     """
 
     base: str
+    lasting: bool = False
     remote: Remote = field(default_factory=Remote, repr=False)
 
     @property
@@ -65,8 +67,12 @@ class RemoteTarget(Target):
         """The url of a file of this target."""
         return self.base + name
 
-    def publish(self, name: str) -> None:
+    def publish(self, name: str, *, replace: bool = False) -> None:
         """Put the file into the store, and remove it here.
+
+        Args:
+            name: of the file.
+            replace: whether one of that name may lie there. It is gone before the new one is there.
 
         Raises:
             TargetError: the name is taken; UnavailableError: the store cannot be reached, or has kept too few bytes.
@@ -74,18 +80,28 @@ class RemoteTarget(Target):
         from wds_tools.sources import fsspec
 
         path = self.folder / name
+        if replace:
+            self.remove([name])
         fsspec.put(self.named(name), path, self.remote)
         path.unlink()
 
     def claim(self) -> Claim:
-        """Hold the folder where shards are made; releasing it removes the folder."""
+        """Hold the folder where shards are made. One that does not last is removed when it is released."""
         self.folder.chmod(0o700)  # what goes to a private bucket is not for all users of this machine
+        if self.lasting:
+            return super().claim()
         claim = _Staging(self.folder)
         _clear_abandoned(self.folder)
         return claim
 
     def clear_leftovers(self, beside: Iterable[str] = ()) -> None:
-        """Nothing: unfinished files lie here and not in the store, and whose those there are nobody knows."""
+        """Remove shards and unfinished files that lie here and never reached the store.
+
+        What lies unfinished there is left alone, since nobody knows whose it is.
+        """
+        del beside  # all that is unfinished here is this run's
+        here = os.listdir(self.folder)  # noqa: PTH208 - names are wanted
+        remove(self.folder / name for name in here if is_temporary(name) or self.is_shard(name))
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove these objects, where they are there."""
@@ -111,9 +127,27 @@ class RemoteTarget(Target):
 
     def names(self) -> list[str]:
         """The names of all objects that lie there."""
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each object that lies there, by name."""
         from wds_tools.sources import fsspec
 
-        return fsspec.names(self.base, self.remote)
+        return fsspec.sizes(self.base, self.remote)
+
+
+def is_remote(text: str) -> bool:
+    """Whether a target is a url of a store, and no path.
+
+    Raises:
+        UsageError: a web server, which nobody can write to.
+    """
+    kind = scheme(text)
+    if kind in _WEB:
+        raise UsageError(
+            "web servers are not written to", url=text, cure="Write to a folder that they serve, or to a store: s3://"
+        )
+    return kind is not None and kind != "file"  # a file url is refused as a path: its percent signs are no patterns
 
 
 def parse_target(pattern: str | os.PathLike[str], *, listing: str | None, remote: Remote | None = None) -> Target:
@@ -123,13 +157,8 @@ def parse_target(pattern: str | os.PathLike[str], *, listing: str | None, remote
         UsageError: a pattern that cannot be (`target.parse_pattern`), or a web server, which nobody can write to.
     """
     text = os.fspath(pattern)
-    kind = scheme(text)
-    if kind is None or kind == "file":  # whose percent signs are no patterns
+    if not is_remote(text):
         return parse_pattern(text, listing=listing)
-    if kind in _WEB:
-        raise UsageError(
-            "web servers are not written to", url=text, cure="Write to a folder that they serve, or to a store: s3://"
-        )
     name = text.rpartition("/")[2]
     return RemoteTarget(
         folder=Path(tempfile.gettempdir()) / f"{_STAGING}{secrets.token_hex(8)}",

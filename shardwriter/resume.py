@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from shardwriter.journal import Kept
 from shardwriter.plan import Leg
-from shardwriter.target import remove
 from wds_tools.errors import TargetError
 
 __all__ = ["check_head", "check_kept", "drop_unnoted"]
@@ -23,7 +21,7 @@ _LONGEST = 60
 """Signs of a value that a message shows; of longer ones (hashes, lists of names) it says only that they changed."""
 
 
-def check_head(kept: Mapping[str, Any], now: Mapping[str, Any], journal: Path) -> None:
+def check_head(kept: Mapping[str, Any], now: Mapping[str, Any], place: str) -> None:
     """Compare what was begun with what is wanted.
 
     Raises:
@@ -31,30 +29,28 @@ def check_head(kept: Mapping[str, Any], now: Mapping[str, Any], journal: Path) -
     """
     changes = [change for topic in sorted({*kept, *now}) for change in _changes(topic, kept.get(topic), now.get(topic))]
     if changes:
-        raise TargetError(
-            f"{journal.parent} holds the beginning of another run: {'; '.join(changes)}", url=None, cure=_CURE
-        )
+        raise TargetError(f"{place} holds the beginning of another run: {'; '.join(changes)}", url=None, cure=_CURE)
 
 
-def check_kept(legs: Sequence[Leg], kept: Kept, journal: Path) -> None:
+def check_kept(legs: Sequence[Leg], kept: Kept) -> None:
     """Hold the journal's shards against what lies in the folders.
 
     Raises:
         TargetError: a shard is gone or has another size, or there are shards that the journal does not know.
     """
+    sizes = [leg.target.sizes() for leg in legs]
     for line in kept.shards:
-        path = legs[line.leg].folder / line.record.url
-        size = path.stat().st_size if path.is_file() else None
+        size = sizes[line.leg].get(line.record.url)
         if size != line.record.bytes:
             found = "is gone" if size is None else f"has {size:,} bytes, not {line.record.bytes:,}"
             raise TargetError(
-                f"the run in {journal.parent} cannot go on: its shard {path.name} {found}",
+                f"the run in {legs[line.leg].target.place} cannot go on: its shard {line.record.url} {found}",
                 cure="Bring that shard back, or pass overwrite=True (--overwrite) to start anew.",
             )
     for number, leg in enumerate(legs):
         if strangers := [name for name in _unnoted(number, leg, kept) if name != _following(number, leg, kept)]:
             raise TargetError(
-                f"the run in {leg.folder} cannot go on: it made no shard {strangers[0]}",
+                f"the run in {leg.target.place} cannot go on: it made no shard {strangers[0]}",
                 cure="Move that shard away, or pass overwrite=True (--overwrite) to start anew.",
             )
 
@@ -62,7 +58,7 @@ def check_kept(legs: Sequence[Leg], kept: Kept, journal: Path) -> None:
 def drop_unnoted(legs: Sequence[Leg], kept: Kept) -> None:
     """Remove the shard that got its name and no line. After `check_kept`; for the holder of the claims only."""
     for number, leg in enumerate(legs):
-        remove(leg.folder / name for name in _unnoted(number, leg, kept))
+        leg.target.remove(_unnoted(number, leg, kept))
 
 
 def _unnoted(number: int, leg: Leg, kept: Kept) -> list[str]:

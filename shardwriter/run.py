@@ -94,6 +94,7 @@ class Run:
         samples: the input.
         legs: where its samples go, as `plan` says.
         settings: how.
+        place: where it all goes, for messages.
         journal: where the journal lies.
         head: what the journal says of settings and input, in values that JSON knows.
         overwrite: whether to remove what lies there and begin anew.
@@ -109,12 +110,14 @@ class Run:
         legs: list[Leg],
         settings: Settings,
         *,
+        place: str,
         journal: Path,
         head: Mapping[str, Any],
         overwrite: bool,
     ) -> None:
         self._samples = samples
         self._settings = settings
+        self._place = place
         self._path = journal
         self._head = head
         self._overwrite = overwrite
@@ -201,12 +204,12 @@ class Run:
         self._journal = Journal.begin(self._path, self._head)
 
     def _clear_leftovers(self, leg: Leg) -> None:
-        leg.target.clear_leftovers([path.name for path in (*leg.own, self._path)])
+        leg.target.clear_leftovers([*leg.own, self._path.name])
 
     def _resume(self, kept: Kept, *, locked: bool) -> None:
         legs = [work.leg for work in self.legs]
-        check_head(kept.head, self._head, self._path)
-        check_kept(legs, kept, self._path)
+        check_head(kept.head, self._head, self._place)
+        check_kept(legs, kept)
         drop_unnoted(legs, kept)
         for leg in legs if locked else ():
             self._clear_leftovers(leg)
@@ -285,7 +288,7 @@ class Run:
         if failed > most:
             raise TooManyFailuresError(
                 f"{failed:,} samples could not be packed, and max_failures is {most:,}",
-                cure=f"See {self.legs[-1].leg.failures.name} for the reasons; mend the input, or allow more.",
+                cure=f"See {self.legs[-1].leg.failures} for the reasons; mend the input, or allow more.",
             )
 
     def _note(self, number: int, following: int) -> tuple[int, int, _Open]:

@@ -32,7 +32,7 @@ class PackSummary:
             unsupported, missing field, bad field, refused (a name that cannot be a key, a value that no field holds).
         skipped: reason to count of files that the input left out.
         misnamed: pictures packed whose bytes are of another format than their name says.
-        listing: the listing, None where nothing was packed.
+        listing: the listing (in a store: its url), None where nothing was packed.
         failures: the file with a line for each failure and each duplicate, None where there was none.
         empty: the classes for which the input has no pictures. They keep their labels.
         duplicates: samples that were left out because their pictures came before.
@@ -49,8 +49,8 @@ class PackSummary:
     failed: Mapping[str, int]
     skipped: Mapping[str, int]
     misnamed: int
-    listing: Path | None
-    failures: Path | None
+    listing: Path | str | None
+    failures: Path | str | None
     empty: tuple[str, ...] = ()
     duplicates: int = 0
     resumed: int = 0

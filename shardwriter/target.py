@@ -89,12 +89,17 @@ class Target:
         """The path (in a store: the url) of a file of this target."""
         return self.folder / name
 
-    def publish(self, name: str) -> None:
-        """Bring the file `name`, which is whole in `folder`, to where everything goes. Here it is there already."""
+    def publish(self, name: str, *, replace: bool = False) -> None:
+        """Bring the file `name`, which is whole in `folder`, to where everything goes. Here it is there already.
+
+        Args:
+            name: of the file.
+            replace: whether one of that name may lie there.
+        """
 
     def shards(self) -> list[str]:
         """The names of shards of this pattern that already lie in the folder, sorted."""
-        return sorted(name for name in self.names() if self._is_shard(name))
+        return sorted(name for name in self.names() if self.is_shard(name))
 
     def leftovers(self, beside: Iterable[str] = ()) -> list[str]:
         """The names of temporary files of this pattern and listing, as a killed writer leaves them.
@@ -183,7 +188,18 @@ class Target:
         except OSError as error:
             raise UnavailableError(f"the folder {self.folder} cannot be read: {error.strerror}") from error
 
-    def _is_shard(self, name: str) -> bool:
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each file that lies there, by name; none where there is no such folder."""
+        try:
+            with os.scandir(self.folder) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise UnavailableError(f"the folder {self.folder} cannot be read: {error.strerror}") from error
+
+    def is_shard(self, name: str) -> bool:
+        """Whether a file's name is that of a shard of this pattern."""
         number = name.removeprefix(self.prefix).removesuffix(self.suffix)
         whole = len(name) == len(self.prefix) + len(number) + len(self.suffix)
         return whole and number.isascii() and number.isdecimal() and len(number) >= self.digits
@@ -192,7 +208,7 @@ class Target:
         """Whether the listing lists nothing but shards of this pattern."""
         try:
             shards = json.loads(self.read(listing))["shardlist"]
-            return all(self._is_shard(shard["url"]) for shard in shards)
+            return all(self.is_shard(shard["url"]) for shard in shards)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 

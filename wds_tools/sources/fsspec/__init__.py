@@ -9,6 +9,6 @@ was replaced.
 """
 
 from wds_tools.sources.fsspec.file import FsspecFile, open_fsspec
-from wds_tools.sources.fsspec.places import exists, glob, names, put, remove, size
+from wds_tools.sources.fsspec.places import exists, glob, names, put, remove, size, sizes
 
-__all__ = ["FsspecFile", "exists", "glob", "names", "open_fsspec", "put", "remove", "size"]
+__all__ = ["FsspecFile", "exists", "glob", "names", "open_fsspec", "put", "remove", "size", "sizes"]

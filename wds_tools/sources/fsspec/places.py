@@ -25,7 +25,7 @@ from wds_tools.sources.fsspec.systems import System
 from wds_tools.sources.http.retry import Fault
 from wds_tools.sources.options import Remote
 
-__all__ = ["exists", "glob", "names", "put", "remove", "size"]
+__all__ = ["exists", "glob", "names", "put", "remove", "size", "sizes"]
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "oss", "oci", "tos", "cos"}
 """Schemes of stores, which show whole objects only."""
@@ -89,23 +89,28 @@ def glob(url: str, remote: Remote | None = None) -> list[str]:
 
 
 def names(url: str, remote: Remote | None = None) -> list[str]:
-    """The names of the files in the folder at `url`, sorted; none where there is no such folder.
+    """The names of the files in the folder at `url`, sorted; none where there is no such folder. Raises as `sizes`."""
+    return list(sizes(url, remote))
+
+
+def sizes(url: str, remote: Remote | None = None) -> dict[str, int]:
+    """The bytes of each file in the folder at `url`, by name in order; none where there is no such folder.
 
     Raises:
         UnavailableError: permission, or the network, after all retries; there is no such bucket.
     """
     remote = remote or Remote()
 
-    def request(system: System, path: str) -> list[str]:
+    def request(system: System, path: str) -> dict[str, int]:
         system.fs.invalidate_cache(path)
         try:
             found = system.call("ls", path, detail=True, within_s=remote.give_up_s)
         except FileNotFoundError as error:
             if code_of(error) == "NoSuchBucket":
                 raise
-            return []
-        files = (str(info["name"]) for info in found if info.get("type") == "file")
-        return sorted(posixpath.basename(name) for name in files if name.strip("/") != path.strip("/"))
+            return {}
+        files = {str(info["name"]): int(info["size"] or 0) for info in found if info.get("type") == "file"}
+        return {posixpath.basename(name): files[name] for name in sorted(files) if name.strip("/") != path.strip("/")}
 
     return ask(url, remote, request)
 

@@ -18,7 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.s3 import SECRET, Store
 from wds_tools.errors import ShardMissingError, TargetError, UnavailableError, UsageError
-from wds_tools.sources.fsspec import exists, glob, names, places, put, remove, size
+from wds_tools.sources.fsspec import exists, glob, names, places, put, remove, size, sizes
 from wds_tools.sources.options import Remote
 
 
@@ -59,14 +59,16 @@ def test_patterns_keep_how_the_url_was_written(memory: Any) -> None:
     assert glob("memory:///shards/*.tar") == ["memory:///shards/a.tar"]
 
 
-def test_names_in_a_folder(server: Store, bucket: str) -> None:
+def test_sizes_in_a_folder(server: Store, bucket: str) -> None:
     for key in ("t/b.tar", "t/a.json", "t/deep/c.tar", "u.tar"):
-        server.put(f"{bucket}/{key}", b"x")
-    assert names(f"{bucket}/t", server.remote) == names(f"{bucket}/t/", server.remote) == ["a.json", "b.tar"]
-    assert names(f"{bucket}/", server.remote) == ["u.tar"]
-    assert names(f"{bucket}/none", server.remote) == []
+        server.put(f"{bucket}/{key}", key.encode())
+    for url in (f"{bucket}/t", f"{bucket}/t/"):
+        assert list(sizes(url, server.remote).items()) == [("a.json", 8), ("b.tar", 7)]
+    assert sizes(f"{bucket}/", server.remote) == {"u.tar": 5}
+    assert names(f"{bucket}/t", server.remote) == ["a.json", "b.tar"]
+    assert sizes(f"{bucket}/none", server.remote) == {}
     with pytest.raises(ShardMissingError, match="no such bucket"):
-        names("s3://there-is-no-such-bucket/t", server.remote)
+        sizes("s3://there-is-no-such-bucket/t", server.remote)
 
 
 def test_what_exists(server: Store, bucket: str) -> None:
