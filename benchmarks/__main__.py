@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.decode import decode
 from benchmarks.first_batch import first_batch
+from benchmarks.http import http
 from benchmarks.kernel import kernel
 from benchmarks.material import DEFAULT_FOLDER, Material, prepare
 from benchmarks.memory import memory
@@ -29,6 +30,7 @@ BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
     "memory": memory,
     "shuffle": shuffle,
     "scale": scale,
+    "http": http,
 }
 RESULTS = Path(__file__).parent / "results"
 COUNT, QUICK_COUNT = 4000, 256
