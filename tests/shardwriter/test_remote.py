@@ -17,10 +17,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from shardwriter import ShardWriter
+from shardwriter import ShardWriter, pack
+from shardwriter.pack import check_target
 from shardwriter.target import Claim
 from tests.s3 import Store, running
-from wds_tools.errors import KeyRefusedError, TargetError, UnavailableError, UsageError
+from wds_tools.errors import KeyRefusedError, TargetError, TooManyFailuresError, UnavailableError, UsageError
 from wds_tools.index.listing import parse_listing
 from wds_tools.sources.options import Remote
 
@@ -226,3 +227,123 @@ def test_a_killed_writer_leaves_whole_objects_and_what_the_next_one_removes(
         write(target, server.remote, overwrite=True)
         assert list(staging.iterdir()) == [alive]
     assert len([key for key in server.keys(bucket) if key.endswith(".tar")]) == 3
+
+
+@pytest.fixture
+def cache() -> Path:
+    """The user's cache directory, where a run that was stopped is remembered."""
+    return Path(os.environ["XDG_CACHE_HOME"])
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
+    for number in range(20):
+        file = tmp_path / "pictures" / ("cat", "dog")[number % 2] / f"{number:02d}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture(number))
+    return tmp_path / "pictures"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def objects(server: Store, bucket: str) -> dict[str, bytes]:
+    return {key: server.get(f"{bucket}/{key}") for key in server.keys(bucket)}
+
+
+def test_packing_gives_the_same_files_as_into_a_folder(
+    server: Store, bucket: str, pictures: Path, tmp_path: Path, staging: Path, cache: Path
+) -> None:
+    (pictures / "cat" / "broken.jpg").write_bytes(b"no picture")
+    options: dict[str, Any] = {"max_samples": 3, "split": {"val": 0.3}}
+    summary = pack(pictures, f"{bucket}/out", remote=server.remote, **options)
+    pack(pictures, tmp_path / "local", **options)
+    files = contents(tmp_path / "local")
+    assert objects(server, bucket) == {f"out/{name}": data for name, data in files.items()}
+    assert summary.listing == f"{bucket}/out/train/dataset.json"
+    assert list(staging.iterdir()) == []
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_packing_refuses_and_replaces_what_lies_there(server: Store, bucket: str, pictures: Path) -> None:
+    pack(pictures, f"{bucket}/out/", remote=server.remote, max_samples=5)
+    before = objects(server, bucket)
+    with pytest.raises(TargetError, match=f"{bucket}/out/ already holds 4 shards"):
+        pack(pictures, f"{bucket}/out/", remote=server.remote, max_samples=5)
+    with pytest.raises(TargetError, match=f"{bucket}/out/ already holds"):
+        check_target(pictures, f"{bucket}/out", remote=server.remote)
+    pack(pictures, f"{bucket}/out/", remote=server.remote, max_samples=10, overwrite=True)
+    after = objects(server, bucket)
+    assert sum(name.endswith(".tar") for name in after) == 2
+    assert after.keys() < before.keys()
+
+
+_PACK = """
+import os, signal, sys
+from shardwriter import pack
+from wds_tools.sources.fsspec import places
+from wds_tools.sources.options import Remote
+calls, at, after = [], int(sys.argv[4]), sys.argv[5] == "after"
+put = places.put
+def stop(url, path, remote):
+    calls.append(url)
+    if len(calls) == at and not after:
+        os.kill(os.getpid(), signal.SIGKILL)
+    put(url, path, remote)
+    if len(calls) == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+import wds_tools.sources.fsspec
+wds_tools.sources.fsspec.put = stop
+pack(sys.argv[1], sys.argv[2], max_samples=3, jobs=1, remote=Remote(storage={"s3": {
+    "endpoint_url": sys.argv[3], "key": "a", "secret": "b", "client_kwargs": {"region_name": "us-east-1"}}}))
+"""
+
+
+SOME = [(1, "before"), (4, "after"), (9, "after"), (10, "before")]
+ALL = [(at, when) for at in range(1, 11) for when in ("before", "after")]
+
+
+@pytest.mark.parametrize(
+    ("at", "when"), [*SOME, *(pytest.param(*case, marks=pytest.mark.long) for case in ALL if case not in SOME)]
+)
+def test_packing_goes_on_after_a_kill_around_any_upload(
+    server: Store, bucket: str, pictures: Path, tmp_path: Path, cache: Path, at: int, when: str
+) -> None:
+    """7 shards, classes.txt, offsets, listing: ten uploads."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PACK, str(pictures), f"{bucket}/out", server.endpoint, str(at), when],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if when == "before" or at < 10:
+        assert "out/dataset.json" not in server.keys(bucket)
+    summary = pack(pictures, f"{bucket}/out", max_samples=3, remote=server.remote)
+    assert summary.resumed == 3 * min(at - 1, 6) + (2 if at > 7 else 0)
+    pack(pictures, tmp_path / "local", max_samples=3)
+    assert objects(server, bucket) == {f"out/{name}": data for name, data in contents(tmp_path / "local").items()}
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_packing_with_other_settings_does_not_go_on(server: Store, bucket: str, pictures: Path) -> None:
+    (pictures / "cat" / "broken.jpg").write_bytes(b"no picture")
+    with pytest.raises(TooManyFailuresError):
+        pack(pictures, f"{bucket}/out", max_samples=1, max_failures=0, shuffle=False, remote=server.remote)
+    assert "out/failures.jsonl" in server.keys(bucket)
+    with pytest.raises(TargetError, match=f"{bucket}/out/ holds the beginning of another run: max_samples was 1, is 2"):
+        pack(pictures, f"{bucket}/out", max_samples=2, shuffle=False, remote=server.remote)
+    pack(pictures, f"{bucket}/out", max_samples=2, shuffle=False, remote=server.remote, overwrite=True)
+    assert sum(key.endswith(".tar") for key in server.keys(bucket)) == 10
+
+
+def test_a_shard_that_went_away_in_the_store_is_missed(server: Store, bucket: str, pictures: Path) -> None:
+    (pictures / "dog" / "broken.jpg").write_bytes(b"no picture")
+    settings: dict[str, Any] = {"max_samples": 3, "shuffle": False, "remote": server.remote}
+    with pytest.raises(TooManyFailuresError):
+        pack(pictures, f"{bucket}/out", max_failures=0, **settings)
+    server.client.delete_object(Bucket=bucket.removeprefix("s3://"), Key="out/train-000001.tar")
+    with pytest.raises(TargetError, match=r"train-000001.tar is gone"):
+        pack(pictures, f"{bucket}/out", **settings)
