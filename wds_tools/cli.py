@@ -39,7 +39,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: dict[str, CommandEntry] = {
     "pack": CommandEntry(
-        "shardwriter.commands.pack:pack", "Pack SOURCE, a folder of class folders, into shards in OUT."
+        "shardwriter.commands.pack:pack", "Pack SOURCE into shards in OUT."
     ),
     "reshard": CommandEntry(
         "shardwriter.commands.reshard:reshard", "Make new shards in OUT of the samples of URLS."

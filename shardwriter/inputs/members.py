@@ -15,7 +15,7 @@ from wds_tools import addresses
 from wds_tools.sample import KEY, SPECIAL, BytesLike, RawSample
 from wds_tools.shard import link_targets, parse_sample
 from wds_tools.sources.base import Source
-from wds_tools.tar.plain import plain_members
+from wds_tools.tar import runs
 
 __all__ = ["Members", "first_key", "read_sample"]
 
@@ -60,10 +60,11 @@ class Members:
     def _walk(self, begin: int, end: int) -> bool:
         while begin < end:
             window = read_view(self._source, begin, min(_PIECE, end - begin))
-            found = plain_members(window, 0, len(window))
+            found = runs.plain_members(window, 0, len(window))
             if not found:
                 return False
-            for key, field, data, stop in found:
+            for row in found:
+                key, field, data, stop = row[0], row[1], row[-2], row[-1]
                 if field in self._fields or (self._fields and key != self.key):
                     return False
                 self.key = key
@@ -91,7 +92,7 @@ def read_sample(source: Source, begin: int, end: int) -> RawSample:
 def first_key(source: Source, begin: int, end: int) -> str:
     """The key of the sample that lies there, from its first header where that is a plain one."""
     if not addresses.is_remote(source.url):
-        found = plain_members(read_view(source, begin, 512), 0, 512)
+        found = runs.plain_members(read_view(source, begin, 512), 0, 512)
         if found:
             return found[0][0]
     return Members(source, begin, end, whole=True).key

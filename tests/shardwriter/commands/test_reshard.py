@@ -25,7 +25,9 @@ def old(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(reshard, [str(argument) for argument in arguments], catch_exceptions=False)
+    return CliRunner().invoke(
+        reshard, prog_name="reshard", args=[str(argument) for argument in arguments], catch_exceptions=False
+    )
 
 
 def keys(folder: Path) -> list[str]:
@@ -96,3 +98,14 @@ def test_a_taken_target_and_a_wrong_condition_are_refused_before_anything_is_rea
 def test_the_new_shards_may_lie_below_the_old_ones(old: Path) -> None:
     assert run(old, old / "new").exit_code == 0
     assert len(keys(old / "new")) == 12
+
+
+def test_the_options_of_packing_are_its_own_too(tmp_path: Path, old: Path) -> None:
+    line = [old, tmp_path / "new", "--split", "val=0.4", "--checksum", "sha256", "--drop", "json", "--jobs", 2]
+    result = run(*line, "--json")
+    facts = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert sum(facts["splits"][name]["packed"] for name in ("train", "val")) == 12
+    listing = json.loads((tmp_path / "new/val/dataset.json").read_bytes())
+    assert listing["command"] == "wds reshard URLS OUT --drop json --split val=0.4 --checksum sha256"
+    assert listing["shardlist"][0]["checksum"].startswith("sha256:")

@@ -102,7 +102,7 @@ def test_conditions_on_what_is_not_there_are_refused(tmp_path: Path, made: Rows)
         ({"keep": ["jpg"]}, {"jpg"}),
         ({"rename": {"jpg": "image.jpg", "json": "meta.json"}}, {"image.jpg", "cls", "meta.json"}),
         ({"keep": ["cls", "json"], "rename": {"json": "cls.json"}}, {"cls", "cls.json"}),
-        ({"rename": {"cls": "json", "json": "cls"}}, {"jpg", "json", "cls"}),
+        ({"rename": {"cls": "index", "json": "cls.json"}}, {"jpg", "index", "cls.json"}),
     ],
 )
 def test_fields_are_chosen_and_renamed(
