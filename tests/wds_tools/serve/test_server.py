@@ -15,9 +15,10 @@ from typing import NamedTuple, Self
 import pytest
 import urllib3
 
-from wds_tools.errors import UsageError
+from wds_tools.errors import ShardChangedError, UsageError
 from wds_tools.serve import Served, Server, serve
 from wds_tools.serve.connection import Limits
+from wds_tools.sources.resolve import open_source, open_stream
 
 DATA = bytes(range(256)) * 4096  # 1 MiB
 
@@ -350,6 +351,21 @@ def test_standard_clients(server: Server) -> None:
         assert pool.request("GET", f"{server.url}/sub", redirect=True).status == 200
         assert pool.request("POST", f"{server.url}/a.tar", body=b"x" * 100).status == 405
         assert pool.connection_from_url(server.url).num_connections <= 2
+
+
+def test_our_own_source(server: Server, folder: Path) -> None:
+    buffer = bytearray(70_000)
+    with open_source(f"{server.url}/a.tar") as source:
+        source.read_into(1000, memoryview(buffer))
+        assert buffer == DATA[1000:71_000]
+        assert source.size() == len(DATA)
+        (folder / ".new").write_bytes(DATA)
+        (folder / ".new").rename(folder / "a.tar")
+        with pytest.raises(ShardChangedError):
+            source.read_into(0, memoryview(buffer))
+    with open_stream(f"{server.url}/a.tar") as stream:
+        got = b"".join(bytes(buffer[:count]) for count in iter(lambda: stream.readinto(memoryview(buffer)), 0))
+    assert got == DATA
 
 
 def test_many_clients_at_once(server: Server) -> None:
