@@ -35,23 +35,9 @@ typedef struct {
     unsigned next; /* the known field to be replaced */
 } window;
 
-/* One member in the window. */
-typedef struct {
-    walk_member header;
-    size_t at;    /* of its header */
-    uint64_t end; /* of its data and padding, perhaps behind the window */
-} found;
-
 typedef enum { FAILED = -1, STOP, GO_ON } step;
 
 /* ---- members ---- */
-
-static bool read_at(const window *from, size_t at, found *member) {
-    if (from->length - at < WALK_BLOCK || !walk_read(from->bytes + at, &member->header)) return false;
-    member->at = at;
-    member->end = at + WALK_BLOCK + ((member->header.size + WALK_BLOCK - 1) & ~(uint64_t)(WALK_BLOCK - 1));
-    return true;
-}
 
 /* A str, or NULL: with an exception, or without one where the bytes are not UTF-8. */
 static PyObject *text_of(const uint8_t *bytes, size_t length) {
@@ -60,14 +46,14 @@ static PyObject *text_of(const uint8_t *bytes, size_t length) {
     return text;
 }
 
-static PyObject *key_of(const window *from, const found *member) {
-    return text_of(from->bytes + member->at, member->header.dot);
+static PyObject *key_of(const window *from, const walk_member *member) {
+    return text_of(from->bytes + member->name, member->dot - member->name);
 }
 
 /* The field, borrowed from the window's table; NULL as text_of. */
-static PyObject *field_of(window *from, const found *member) {
-    const uint8_t *text = from->bytes + member->at + member->header.dot + 1;
-    size_t length = member->header.name - member->header.dot - 1;
+static PyObject *field_of(window *from, const walk_member *member) {
+    const uint8_t *text = from->bytes + member->dot + 1;
+    size_t length = member->stop - member->dot - 1;
     for (unsigned at = 0; at < KNOWN_FIELDS; at++) {
         const known_field *known = &from->known[at];
         if (known->field && known->length == length && memcmp(known->text, text, length) == 0) return known->field;
@@ -93,19 +79,20 @@ static void forget_fields(window *from) {
 typedef struct {
     PyObject *fields; /* the dict; owned */
     size_t begin;     /* of its first header */
-    size_t key;       /* bytes of its key, which lie at `begin` */
+    size_t key, dot;  /* where its key lies */
     size_t members;
 } sample;
 
-static bool belongs(const window *from, const sample *open, const found *member) {
-    return open->fields && open->key == member->header.dot &&
-           memcmp(from->bytes + open->begin, from->bytes + member->at, open->key) == 0;
+static bool belongs(const window *from, const sample *open, const walk_member *member) {
+    size_t length = member->dot - member->name;
+    return open->fields && open->dot - open->key == length &&
+           memcmp(from->bytes + open->key, from->bytes + member->name, length) == 0;
 }
 
-static step begin_sample(const window *from, const names *special, PyObject *url, const found *member, sample *open) {
+static step begin_sample(const window *from, const names *special, PyObject *url, const walk_member *member, sample *open) {
     PyObject *key = key_of(from, member);
     if (!key) return PyErr_Occurred() ? FAILED : STOP;
-    *open = (sample){PyDict_New(), member->at, member->header.dot, 0};
+    *open = (sample){PyDict_New(), member->begin, member->name, member->dot, 0};
     bool made = open->fields && PyDict_SetItem(open->fields, special->key, key) == 0 &&
                 PyDict_SetItem(open->fields, special->url, url) == 0;
     Py_DECREF(key);
@@ -123,14 +110,14 @@ static PyObject *slice(const window *from, size_t begin, size_t end) {
 }
 
 /* Bytes up to so many, a slice beyond. */
-static PyObject *value_of(const window *from, const found *member, Py_ssize_t copied) {
-    size_t begin = member->at + WALK_BLOCK, size = (size_t)member->header.size;
+static PyObject *value_of(const window *from, const walk_member *member, Py_ssize_t copied) {
+    size_t begin = member->data, size = (size_t)member->size;
     if ((Py_ssize_t)size <= copied) return PyBytes_FromStringAndSize((const char *)from->bytes + begin, (Py_ssize_t)size);
     return slice(from, begin, begin + size);
 }
 
 /* STOP where the sample has the field already. */
-static step add_member(const window *from, sample *open, const found *member, PyObject *field, Py_ssize_t copied) {
+static step add_member(const window *from, sample *open, const walk_member *member, PyObject *field, Py_ssize_t copied) {
     int has = PyDict_Contains(open->fields, field);
     if (has) return has < 0 ? FAILED : STOP;
     PyObject *value = value_of(from, member, copied);
@@ -145,12 +132,12 @@ static step add_member(const window *from, sample *open, const found *member, Py
 PyDoc_STRVAR(members_doc, "plain_members(buffer, begin, end)\n--\n\n"
                           "As wds_tools.tar.plain.plain_members.");
 
-static step append_member(window *from, PyObject *list, const found *member) {
+static step append_member(window *from, PyObject *list, const walk_member *member) {
     PyObject *field = field_of(from, member);
     PyObject *key = field ? key_of(from, member) : NULL;
     if (!key) return PyErr_Occurred() ? FAILED : STOP;
-    long long data = (long long)(member->at + WALK_BLOCK), stop = data + (long long)member->header.size;
-    PyObject *one = Py_BuildValue("NOLL", key, field, data, stop);
+    long long begin = (long long)member->begin, data = (long long)member->data;
+    PyObject *one = Py_BuildValue("NOLLL", key, field, begin, data, data + (long long)member->size);
     int failed = one ? PyList_Append(list, one) : -1;
     Py_XDECREF(one);
     return failed ? FAILED : GO_ON;
@@ -159,10 +146,10 @@ static step append_member(window *from, PyObject *list, const found *member) {
 static PyObject *members_of(window *from, size_t at) {
     PyObject *list = PyList_New(0);
     step next = list ? GO_ON : FAILED;
-    found member;
-    while (next == GO_ON && at <= from->length && read_at(from, at, &member)) {
+    walk_member member;
+    while (next == GO_ON && at <= from->length && walk_read(from->bytes, from->length, at, &member) == WALK_PLAIN) {
         next = append_member(from, list, &member);
-        at = member.end > from->length ? from->length + 1 : (size_t)member.end;
+        at = member.next > from->length ? from->length + 1 : (size_t)member.next;
     }
     if (next == FAILED) Py_CLEAR(list);
     return list;
@@ -207,7 +194,7 @@ static step close_sample(sample *open, closed *all) {
 }
 
 /* A member whose key is another one than the open sample's closes that and begins the next. */
-static step change_sample(window *from, const names *special, PyObject *url, const found *member, sample *open,
+static step change_sample(window *from, const names *special, PyObject *url, const walk_member *member, sample *open,
                           closed *all) {
     sample next = {0};
     step went = begin_sample(from, special, url, member, &next);
@@ -220,7 +207,7 @@ static step change_sample(window *from, const names *special, PyObject *url, con
     return GO_ON;
 }
 
-static step take_member(window *from, const names *special, PyObject *url, Py_ssize_t copied, const found *member,
+static step take_member(window *from, const names *special, PyObject *url, Py_ssize_t copied, const walk_member *member,
                         sample *open, closed *all) {
     PyObject *field = field_of(from, member);
     if (!field) return PyErr_Occurred() ? FAILED : STOP;
@@ -228,8 +215,8 @@ static step take_member(window *from, const names *special, PyObject *url, Py_ss
         step went = change_sample(from, special, url, member, open, all);
         if (went != GO_ON) return went;
     }
-    if (member->end > from->length) {
-        all->need = member->end + WALK_BLOCK - open->begin;
+    if (member->next > from->length) {
+        all->need = member->next + WALK_BLOCK - open->begin;
         return STOP;
     }
     return add_member(from, open, member, field, copied);
@@ -238,16 +225,14 @@ static step take_member(window *from, const names *special, PyObject *url, Py_ss
 static PyObject *samples_of(window *from, const names *special, PyObject *url, Py_ssize_t copied) {
     closed all = {PyList_New(0), PyList_New(0), 0, 0};
     sample open = {0};
-    found member = {0};
+    walk_member member = {0};
     size_t at = 0;
     step went = all.samples && all.begins ? GO_ON : FAILED;
     while (went == GO_ON) {
-        if (from->length - at < WALK_BLOCK) {
-            all.need = at + WALK_BLOCK - open.begin;
-            break;
-        }
-        went = read_at(from, at, &member) ? take_member(from, special, url, copied, &member, &open, &all) : STOP;
-        at = (size_t)member.end; /* in the window, wherever this goes on */
+        walk_status status = walk_read(from->bytes, from->length, at, &member);
+        if (status == WALK_CUT) all.need = member.next - open.begin;
+        went = status == WALK_PLAIN ? take_member(from, special, url, copied, &member, &open, &all) : STOP;
+        at = (size_t)member.next; /* in the window, wherever this goes on */
     }
     PyObject *result = NULL;
     if (went != FAILED)
@@ -289,9 +274,9 @@ PyDoc_STRVAR(sample_doc, "plain_sample(view, url)\n--\n\n"
 /* The sample that fills the window; its `fields` are left NULL where there is none. */
 static step only_sample(window *from, const names *special, PyObject *url, sample *open) {
     step went = STOP;
-    found member;
-    for (size_t at = 0; at < from->length; at = (size_t)member.end) {
-        if (!read_at(from, at, &member) || member.end > from->length) return STOP;
+    walk_member member;
+    for (size_t at = 0; at < from->length; at = (size_t)member.next) {
+        if (walk_read(from->bytes, from->length, at, &member) != WALK_PLAIN || member.next > from->length) return STOP;
         PyObject *field = field_of(from, &member);
         if (!field) return PyErr_Occurred() ? FAILED : STOP;
         if (at) went = belongs(from, open, &member) ? GO_ON : STOP;

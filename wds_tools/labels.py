@@ -178,12 +178,12 @@ def _field_data(source: Source, field: str) -> Iterator[tuple[int, bytes | None]
                 return
             yield from _unusual(source, member, field)
             continue
-        steps.position = begin + (found[-1][3] + BLOCK - 1 & -BLOCK)
-        for _, name, data, stop in found:
+        steps.position = begin + (found[-1][4] + BLOCK - 1 & -BLOCK)
+        for _, name, header, data, stop in found:
             if name == field and stop - data <= _LONGEST:
                 inside = stop <= len(window)
                 content = bytes(window[data:stop]) if inside else _content(source, begin + data, stop - data)
-                yield begin + data - BLOCK, content
+                yield begin + header, content
 
 
 def _unusual(source: Source, member: Member, field: str) -> Iterator[tuple[int, bytes | None]]:

@@ -50,12 +50,12 @@ def data_pieces(steps: Walk, targets: Targets | None) -> Iterator[Piece]:
             continue
         found = runs.plain_members(window, 0, len(window))
         need = BLOCK
-        if found and _whole(found[-1][3]) > len(window):
-            _, _, data, stop = found.pop()  # its header is here, not all of its data
-            need = BLOCK + _whole(stop) - data
+        if found and _whole(found[-1][4]) > len(window):
+            _, _, header, _, stop = found.pop()  # its header is here, not all of its data
+            need = _whole(stop) - header
         if found:
             steps.notes.members += len(found)
-            steps.position = begin + _whole(found[-1][3])
+            steps.position = begin + _whole(found[-1][4])
             last = found[-1][0]
             yield from _cut_out(window, found, begin)
             continue
@@ -69,9 +69,9 @@ def data_pieces(steps: Walk, targets: Targets | None) -> Iterator[Piece]:
 
 
 def _cut_out(window: memoryview, found: list[Plain], begin: int) -> Iterator[Piece]:
-    for key, field, data, stop in found:
+    for key, field, header, data, stop in found:
         view = window[data:stop]
-        yield key, field, view if stop - data > _COPY else view.tobytes(), begin + data - BLOCK
+        yield key, field, view if stop - data > _COPY else view.tobytes(), begin + header
 
 
 def header_pieces(steps: Walk) -> Iterator[Piece]:
@@ -90,10 +90,9 @@ def header_pieces(steps: Walk) -> Iterator[Piece]:
                 yield *names, member.header, member.header
             continue
         steps.notes.members += len(found)
-        steps.position = begin + _whole(found[-1][3])
-        begin -= BLOCK
-        for key, field, data, _ in found:
-            yield key, field, begin + data, begin + data
+        steps.position = begin + _whole(found[-1][4])
+        for key, field, header, _, _ in found:
+            yield key, field, begin + header, begin + header
 
 
 def _whole(stop: int) -> int:

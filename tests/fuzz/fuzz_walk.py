@@ -18,13 +18,13 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.wds_tools.tar.archives import archive
-from tests.wds_tools.tar.test_runs import SAMPLES, said
-from tests.wds_tools.tar.test_walk import SEEDS, mutated
+from tests.wds_tools.tar.test_runs import ALL, said
+from tests.wds_tools.tar.test_walk import mutated
 from wds_tools.tar import plain
 
 PACKAGE = Path(__file__).parents[2] / "wds_tools"
 FLAGS = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-BEGIN = [*SEEDS, SAMPLES, archive([(f"é/{i}.seg.PNG", b"") for i in range(20)])]
+BEGIN = [*ALL, archive([(f"é/{i}.seg.PNG", b"") for i in range(20)])]
 
 
 def main() -> int:

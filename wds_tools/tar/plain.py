@@ -1,10 +1,11 @@
 """The hot loops: runs of plain members, which is what nearly every shard consists of, and the samples that they make.
 
 A member is plain when its header is one ustar, GNU or v7 block of a regular file, with a right checksum, an octal
-size, no prefix, and a UTF-8 name of which the name rule makes a sample. The loop stops at the first header that is
-anything else, and `walk.Walk` (slower, complete, with all the errors) takes that one. So nothing is decided here that
-is not decided there as well, and `wds_tools/_walk.c` has the same functions in C, tested to return the same. `runs`
-chooses between the two.
+size, no prefix, and a UTF-8 name of which the name rule makes a sample. One extension may come before it that says
+nothing that counts, or what the name is: Python's tarfile writes one for each member whose time has a fraction, and so
+do webdataset's writers. The loop stops at the first header that is anything else, and `walk.Walk` (slower, complete,
+with all the errors) takes that one. So nothing is decided here that is not decided there as well, and
+`wds_tools/_walk.c` has the same functions in C, tested to return the same. `runs` chooses between the two.
 
 Checksums are compared through `zlib.adler32`, whose low 16 bits are the byte sum plus one, modulo 65521: 0.2
 microseconds a header where `sum` needs 4. Sums that differ by 65521 pass for equal, in one damaged header of 65,521
@@ -19,13 +20,15 @@ from __future__ import annotations
 import struct
 from zlib import adler32
 
+from wds_tools.errors import HeaderError
 from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import KEY, URL, BytesLike, RawSample
+from wds_tools.tar.headers import parse_pax
 
 __all__ = ["Plain", "PlainSamples", "plain_members", "plain_sample", "plain_samples"]
 
-Plain = tuple[str, str, int, int]
-"""Key, field, and where the data begin and end in the buffer. The header lies in the 512 bytes before."""
+Plain = tuple[str, str, int, int, int]
+"""Key, field, and where in the buffer the first header and the data begin, and where the data end."""
 
 PlainSamples = tuple[list[RawSample], list[int], int, int, int]
 """Samples, where each begins in the buffer, how many members they have in all, where the first one begins that is not
@@ -35,7 +38,9 @@ among them, and how many bytes from there on are needed at least to go on; 0 whe
 _fields = struct.Struct("100s24x11sB12x8sB188xB").unpack_from
 _MODULUS = 65521
 _MAX_KNOWN = 1 << 16
-_ZERO, _UNDERSCORE, _SPACE = b"0_ "
+_MOST_EXTENSION = 4096
+_ZERO, _SPACE, _LONG = b"0 L"
+_EXTENSIONS = b"xL"
 
 
 class _Sums(dict[bytes, int]):
@@ -81,34 +86,62 @@ def plain_members(buffer: BytesLike, begin: int, end: int) -> list[Plain]:
     Returns:
         The members in order. The next header is at the end of the last one, rounded up to 512.
     """
+    return _run(memoryview(buffer), begin, end)[0]
+
+
+def _run(view: memoryview, begin: int, end: int) -> tuple[list[Plain], int]:
+    """The members, and up to where bytes are needed to go on; 0 where something else follows."""
     found: list[Plain] = []
-    view = memoryview(buffer)
-    last = end - 512
+    header, long = begin, b""
     try:
-        while begin <= last:
+        while (data := begin + 512) <= end:
             raw, size, behind, checksum, kind, prefix = _fields(view, begin)
-            data = begin + 512
-            if adler32(view[begin:data]) & 0xFFFF != _sums[checksum]:
+            if adler32(view[begin:data]) & 0xFFFF != _sums[checksum] or (behind and behind != _SPACE):
                 break
-            if prefix or (behind and behind != _SPACE) or (kind != _ZERO and kind):
+            if not size.isdigit() and not size.strip(b" ").isdigit():
+                break  # int() takes signs and underscores as well
+            stop = data + int(size, 8)
+            if kind != _ZERO and (kind or long):
+                if kind not in _EXTENSIONS or header != begin or stop - data > _MOST_EXTENSION:
+                    break
+                begin = stop + 511 & -512
+                if begin + 512 > end:
+                    return found, begin + 512
+                long = _long_name(kind, view[data:stop].tobytes())
+                continue
+            if prefix:
                 break
-            name = raw.partition(b"\0")[0].decode()
+            name = (long or raw.partition(b"\0")[0]).decode()
             key, _, field = name.partition(".")
             if "/" in field or not field or not key or key[-1] == "/":  # "./a.jpg", "v1.0/a.jpg", "noext", "d/.hidden"
                 names = split_name(name)
                 if names is None or is_litter(name):
                     break
                 key, field = names
-            if raw[0] == _UNDERSCORE and (is_metadata(name) or is_litter(name)):
+            if name[0] == "_" and (is_metadata(name) or is_litter(name)):
                 break
-            if not size.isdigit() and not size.strip(b" ").isdigit():
-                break  # int() takes signs and underscores as well
-            stop = data + int(size, 8)
-            found.append((key, _lowered[field], data, stop))
-            begin = (stop + 511) & -512
+            found.append((key, _lowered[field], header, data, stop))
+            header = begin = (stop + 511) & -512
+            long = b""
+        else:
+            return found, data
     except ValueError:  # a name that is not UTF-8, a size or a checksum that is not octal
         pass
-    return found
+    return found, 0
+
+
+def _long_name(kind: int, data: bytes) -> bytes:
+    """The name that an extension gives, empty where it gives none; a ValueError where it says more than that."""
+    if kind == _LONG:
+        return data.partition(b"\0")[0]
+    try:
+        records = parse_pax(data, url="", offset=0)
+    except HeaderError as error:
+        raise ValueError from error
+    name = records.get(b"path", b"")
+    if b"size" in records or b"\0" in name or any(keyword.startswith(b"GNU.sparse.") for keyword in records):
+        raise ValueError
+    return name
 
 
 def plain_samples(view: memoryview, url: str, copied: int) -> PlainSamples:
@@ -125,33 +158,33 @@ def plain_samples(view: memoryview, url: str, copied: int) -> PlainSamples:
     samples: list[RawSample] = []
     begins: list[int] = []
     sample: RawSample = {}
-    current, first, members, at = None, 0, 0, 0
-    for number, (key, field, data, stop) in enumerate(plain_members(view, 0, len(view))):
+    current, first, members = None, 0, 0
+    found, need = _run(view, 0, len(view))
+    for number, (key, field, begin, data, stop) in enumerate(found):
         if key != current:
             if current is not None:
                 samples.append(sample)
                 begins.append(first)
                 members = number
-            current, sample, first = key, {KEY: key, URL: url}, data - 512
-        at = (stop + 511) & -512
-        if at > len(view):
-            return samples, begins, members, first, at + 512 - first
+            current, sample, first = key, {KEY: key, URL: url}, begin
+        if (stop + 511) & -512 > len(view):
+            break  # `need` is right
         if field in sample:
             return samples, begins, members, first, 0
         part = view[data:stop]
         sample[field] = part if stop - data > copied else part.tobytes()
-    return samples, begins, members, first, at + 512 - first if len(view) - at < 512 else 0
+    return samples, begins, members, first, need and need - first
 
 
 def plain_sample(view: memoryview, url: str) -> RawSample | None:
     """The one sample whose plain members fill the bytes, its values as slices of the view; else None."""
     found = plain_members(view, 0, len(view))
-    if not found or found[-1][3] + 511 & -512 != len(view):
+    if not found or found[-1][4] + 511 & -512 != len(view):
         return None
     key = found[0][0]
     sample: RawSample = {KEY: key, URL: url}
-    for other, field, begin, stop in found:
+    for other, field, _, data, stop in found:
         if other != key or field in sample:
             return None
-        sample[field] = view[begin:stop]
+        sample[field] = view[data:stop]
     return sample

@@ -13,14 +13,29 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.wds_tools.tar.archives import archive, entry, patched
+from tests.wds_tools.tar.archives import Memory, archive, contents, entry, patched
 from tests.wds_tools.tar.test_walk import SEEDS, mutated
+from wds_tools.errors import DataError
 from wds_tools.names import is_litter, is_metadata, split_name
+from wds_tools.shard import ShardNotes, iter_samples, scan
 from wds_tools.tar import plain, runs
 
 both = pytest.mark.skipif(not runs.COMPILED, reason="the walk in C was not built")
-BOTH: tuple[Any, ...] = (runs, plain)
+IN_C: Any = runs._module
+BOTH: tuple[Any, ...] = (IN_C, plain)
+TIMED = b"".join(  # as tarfile and webdataset write files whose time has a fraction: an extension each
+    entry(f"{i // 2}.{'jpg' if i % 2 else 'cls'}", b"%d" % i * i, form=tarfile.PAX_FORMAT, mtime=i + 0.5)
+    for i in range(40)
+)
+LONG = [(f"{'é' * 60}{i}/{'n' * 70}.{field}", b"%d" % i) for i in range(10) for field in ("Seg.PNG", "cls")]
 SAMPLES = archive([(f"d/{i}.{field}", b"%d" % i * i) for i in range(40) for field in ("jpg", "cls")])
+ALL = [
+    *SEEDS,
+    SAMPLES,
+    TIMED + bytes(1024),
+    archive(LONG, form=tarfile.PAX_FORMAT),
+    archive(LONG, form=tarfile.GNU_FORMAT),
+]
 
 
 def said(walk: ModuleType | Any, content: bytes) -> tuple[Any, ...]:
@@ -44,10 +59,126 @@ def _plainly(samples: list[dict[str, Any] | None]) -> list[Any]:
 
 @both
 @settings(max_examples=600)
-@given(st.integers(0, len(SEEDS)), st.integers(0))
+@given(st.integers(0, len(ALL) - 1), st.integers(0))
 def test_changed_archives_are_walked_alike(seed: int, change: int) -> None:
-    content = mutated([*SEEDS, SAMPLES][seed], change)
-    assert said(runs, content) == said(plain, content)
+    content = mutated(ALL[seed], change)
+    assert said(IN_C, content) == said(plain, content)
+
+
+class _Nothing:
+    """A walk to which nothing is plain."""
+
+    plain_members: Any = staticmethod(lambda *_: [])
+    plain_samples: Any = staticmethod(lambda *_: ([], [], 0, 0, 0))
+
+
+@settings(max_examples=400)
+@given(st.integers(0, len(ALL) - 1), st.integers(0))
+def test_what_is_read_is_what_the_complete_walk_reads_alone(seed: int, change: int) -> None:
+    content = mutated(ALL[seed], change)
+    wanted = _read(_Nothing, content)
+    for walk in BOTH:
+        assert _read(walk, content) == wanted
+
+
+def _read(walk: Any, content: bytes) -> tuple[Any, ...]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "plain_members", walk.plain_members)
+        patch.setattr(runs, "plain_samples", walk.plain_samples)
+        return _all_of(content)
+
+
+def _all_of(content: bytes) -> tuple[Any, ...]:
+    """Samples, faults, the error in the end, the notes, and what a scan says."""
+    notes, faults, samples = ShardNotes(), [], []
+    try:
+        for sample in iter_samples(Memory(content), notes=notes, on_bad=lambda fault: faults.append(str(fault))):
+            samples.append(contents(sample))
+        scanned = scan(Memory(content))
+    except DataError as error:
+        return samples, faults, str(error)
+    return samples, faults, notes, scanned.offsets.tolist(), scanned.fields
+
+
+RECORDS = [
+    *(
+        b"11 mtime=1\n",
+        b"9 path=\n",
+        b"14 path=b.jpg\n",
+        b"15 path=\xc3\xa9.jpg\n",
+        b"14 path=b\xff.jp\n",
+        b"14 path=b.jp\0\n",
+    ),
+    *(
+        b"14 path=b.jpg\n14 path=c.png\n",
+        b"14 path=b.jpg\n\0\0\0",
+        b"9 size=4\n",
+        b"18 linkpath=x.jpg\n",
+        b"10 b=c=d=e\n",
+    ),
+    *(
+        b"22 GNU.sparse.major=1\n",
+        b"11 mtime=1",
+        b"12 mtime=1\n",
+        b"10 mtime=1\n",
+        b"mtime=1\n",
+        b"11  mtime=1\n",
+        b"5 =x\n",
+    ),
+    *(
+        b"011 mtime=1\n",
+        b"00000000000000000012 mtime=1\n",
+        b"0000000000000000025 mtime=1\n",
+        b"6 a=\n\n",
+        b"5 ab\n",
+        b"0 a=b\n",
+    ),
+    *(
+        b"",
+        b"\0",
+        b"14 path=__m__/b\n",
+        b"16 path=a/b.c/d\n",
+        b"99 path=b.jpg\n",
+        b"-1 a=b\n",
+        b"12 path=b/d\n",
+        b"4 a=\n",
+    ),
+    b"13 path=d.jpg\n",
+]
+
+
+@pytest.mark.parametrize("data", RECORDS)
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("own", ["a.jpg", "a/"])
+@pytest.mark.parametrize("of", [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.SYMTYPE])
+def test_extensions_say_what_the_complete_walk_reads(data: bytes, kind: bytes, own: str, of: bytes) -> None:
+    last = patched(entry("x.jpg", b"data"), 156, of)
+    last = patched(last, 0, own.encode().ljust(100, b"\0"))
+    content = entry("0.jpg") + entry("././@Ext", data, type=kind) + last + entry("z.jpg") + bytes(1024)
+    wanted = _read(_Nothing, content)
+    for walk in BOTH:
+        assert _read(walk, content) == wanted
+    assert said(IN_C, content) == said(plain, content)
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_long_names_and_times_with_a_fraction_are_plain(form: Any) -> None:
+    for walk in BOTH:
+        content = archive(LONG, form=form)
+        found = walk.plain_members(content, 0, len(content))
+        assert [(f"{key}.{field}", content[data:stop]) for key, field, _, data, stop in found] == [
+            (name.lower(), data) for name, data in LONG
+        ]
+        assert len(walk.plain_members(TIMED, 0, len(TIMED))) == 40
+        samples, begins, members, first, need = walk.plain_samples(memoryview(TIMED), "u", 10)
+        assert (len(samples), len(begins), members) == (19, 19, 38)
+        assert b"cls" in TIMED[first + 1024 : first + 1124]  # behind the extension and its data
+        assert need > len(TIMED) - first  # the next header would tell that the sample is whole
+        sample = walk.plain_sample(memoryview(TIMED)[first:], "u")
+        assert {name: bytes(value) for name, value in list(sample.items())[2:]} == {
+            "cls": b"38" * 38,
+            "jpg": b"39" * 39,
+        }
 
 
 @both
@@ -80,7 +211,7 @@ def test_names_are_split_by_the_one_rule(raw: bytes) -> None:
     if made is None or is_metadata(name) or is_litter(name) or name != name.encode("utf-8", "replace").decode():
         assert found[0] == []
     else:
-        assert found[0] == [(*made, 512, 516)]
+        assert found[0] == [(*made, 0, 512, 516)]
 
 
 NUMBERS = [
@@ -94,7 +225,7 @@ NUMBERS = [
 @pytest.mark.parametrize("behind", [b"\0", b" ", b"1"])
 def test_sizes_are_read_alike(digits: bytes, behind: bytes) -> None:
     header = patched(entry("a.jpg", b"data"), 124, digits + behind)
-    assert runs.plain_members(header, 0, len(header)) == plain.plain_members(header, 0, len(header))
+    assert IN_C.plain_members(header, 0, len(header)) == plain.plain_members(header, 0, len(header))
 
 
 @both
@@ -165,12 +296,12 @@ class TestEither:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: runs.plain_members(SAMPLES, -1, 512),
-        lambda: runs.plain_members(SAMPLES, 0, len(SAMPLES) + 1),
-        lambda: runs.plain_members("text", 0, 0),  # type: ignore[arg-type]
-        lambda: runs.plain_sample(memoryview(SAMPLES), b"url"),  # type: ignore[arg-type]
-        lambda: runs.plain_sample(1, "url"),  # type: ignore[arg-type]
-        lambda: runs.plain_samples(memoryview(SAMPLES)[::2], "url", 0),
+        lambda: IN_C.plain_members(SAMPLES, -1, 512),
+        lambda: IN_C.plain_members(SAMPLES, 0, len(SAMPLES) + 1),
+        lambda: IN_C.plain_members("text", 0, 0),
+        lambda: IN_C.plain_sample(memoryview(SAMPLES), b"url"),
+        lambda: IN_C.plain_sample(1, "url"),
+        lambda: IN_C.plain_samples(memoryview(SAMPLES)[::2], "url", 0),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object]) -> None:
@@ -184,7 +315,7 @@ def test_nothing_is_left_behind() -> None:
 
     def walk_all() -> int:
         for content in shards:
-            said(runs, content)
+            said(IN_C, content)
         return sys.getallocatedblocks()
 
     walk_all()
@@ -192,8 +323,8 @@ def test_nothing_is_left_behind() -> None:
     assert walk_all() - before < 50
 
 
-def test_a_pax_header_ends_the_run() -> None:
-    content = archive([("a.jpg", b""), ("n" * 120 + ".jpg", b""), ("b.jpg", b"")], form=tarfile.PAX_FORMAT)
+def test_a_link_ends_the_run() -> None:
+    content = entry("a.jpg") + entry("b.jpg", type=tarfile.LNKTYPE, linkname="a.jpg") + entry("c.jpg")
     for walk in BOTH:
         assert [name for name, *_ in walk.plain_members(content, 0, len(content))] == ["a"]
 
