@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.builders import picture
+from wds_tools.cli import root
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/order.md", "docs/inputs.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/order.md"])
 def test_the_code_runs_as_written(folder: Path, page: str) -> None:
     code = blocks(ROOT / page, "python")
     assert len(code) >= 3
@@ -42,3 +45,25 @@ def test_the_code_runs_as_written(folder: Path, page: str) -> None:
         )
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
         assert not done.stderr
+
+
+def test_the_commands_of_the_inputs_run_as_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the page, since the commands go on from what the code before them has made."""
+    from tests.shardwriter.inputs import test_recordio, test_tfrecord
+
+    test_tfrecord.write(folder / "train-0.tfrecord", *map(test_tfrecord.imagenet, range(3)))
+    test_recordio.write(folder / "train.rec", test_recordio.image(1, [1.0, 2.0]))
+    monkeypatch.chdir(folder)
+    commands = 0
+    for language, block in re.findall(
+        r"^```(python|sh)\n(.*?)^```$", (ROOT / "docs/inputs.md").read_text(), re.MULTILINE | re.DOTALL
+    ):
+        if language == "python":
+            exec(compile(block, "docs/inputs.md", "exec"), {"__name__": "__main__"})
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line)
+            result = CliRunner().invoke(root, words[1:])
+            assert (words[0], result.exit_code) == ("wds", 0), f"{line}\n{result.output}"
+            commands += 1
+    assert commands >= 8
