@@ -2,8 +2,9 @@
 
 For each shard, whole: every header and its checksum, the end of the archive, the grouping of members into samples and
 that no key comes back, links; where a listing or a sidecar (DALI, Energon) lies beside, that it says the same as the
-shard (`verify_index`). With `decode`, every field of every sample is decoded as its name says, pictures wholly, on a
-few threads.
+shard (`verify_index`): size, samples, checksum, the place of each, and for the whole how many samples have which field
+and label. With `decode`, every field of every sample is decoded as its name says, pictures wholly, and the pictures'
+sizes are compared with the listing too. Several shards are read at a time; what is found comes in their order.
 
 One fault does not hide the next: a bad sample is listed and the next one read. Only damage of the archive itself ends a
 shard, since nobody knows where the next header would be; the next shard is read then.
@@ -16,24 +17,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, TypeVar
 
 from wds_tools import codec
 from wds_tools.contents import compression, contents
+from wds_tools.cores import usable_cores
 from wds_tools.errors import ShardError, ShardstreamError
-from wds_tools.sample import KEY, SPECIAL, URL, RawSample
+from wds_tools.index.listing import read_listing
+from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.shard import ShardNotes, iter_samples
 from wds_tools.sources.base import Source
 from wds_tools.sources.resolve import open_source
+from wds_tools.tally import Tally
 from wds_tools.urls import Urls
-from wds_tools.verify_index import Expected, compare, expectations
+from wds_tools.verify_index import Expected, compare, compare_totals, expectations
 
 __all__ = ["Problem", "Verification", "verify"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 CHUNK = 16
 """Samples a task of a decoding thread: 20 ms of JPEGs."""
@@ -81,7 +88,7 @@ class Verification:
         shards: read, the damaged ones too.
         samples: whole and sound in their form.
         bytes: of the shards' files.
-        problems: all of them, in order.
+        problems: all of them, in the order of the shards; those of a listing as a whole behind its last shard.
         notes: by shard, what is no fault but worth knowing.
     """
 
@@ -96,7 +103,7 @@ def verify(
     urls: Urls,
     *,
     decode: bool = False,
-    threads: int | None = None,
+    jobs: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
     found: Callable[[Problem], None] = lambda _: None,
 ) -> Verification:
@@ -105,75 +112,163 @@ def verify(
     Args:
         urls: shards, patterns, folders, listings.
         decode: whether to decode every field.
-        threads: that decode; by default the CPUs this process may use.
-        advance: called with the number of samples read since the last call.
-        found: called with each problem as it is found.
+        jobs: shards that are read at a time, and threads that decode; by default all usable cores.
+        advance: called with the number of samples read since the last call, from any thread.
+        found: called with each problem, shard by shard.
 
     Raises:
         NoShardsError, UsageError: the urls themselves are wrong. All that is wrong with what they name is listed.
     """
-    work = _Work(decode=decode, advance=advance, found=found)
-    shards = expectations(urls, work.problem)
-    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix="shardstream-verify") as pool:
-        for url, expected in shards.items():
-            work.shard(url, expected, pool)
-    return work.result
+    threads = usable_cores() if jobs is None else jobs
+    result, totals = Verification(), _Totals(decode=decode)
+
+    def tell(errors: Iterable[ShardstreamError]) -> None:
+        for error in errors:
+            result.problems.append(Problem.of(error))
+            found(result.problems[-1])
+
+    shards = expectations(urls, lambda error: tell([error]))
+    totals.expect(shards.values())
+    with (
+        ThreadPoolExecutor(threads, thread_name_prefix="shardstream-verify") as readers,
+        ThreadPoolExecutor(threads, thread_name_prefix="shardstream-decode") as decoders,
+    ):
+        work = _Work(decoders if decode else None, advance)
+        try:
+            for read in _ahead(readers, work.shard, shards.items(), 2 * threads):
+                result.shards += 1
+                result.samples += read.samples
+                result.bytes += read.bytes
+                if read.notes:
+                    result.notes[read.url] = read.notes
+                tell(read.problems)
+                tell(totals.add(read, shards[read.url]))
+        finally:
+            work.stop()
+    return result
+
+
+@dataclass(kw_only=True)
+class _Read:
+    """What came of one shard."""
+
+    url: str
+    samples: int = 0
+    bytes: int = 0
+    problems: list[ShardstreamError] = field(default_factory=list)
+    notes: Sequence[str] = ()
+    tally: Tally = field(default_factory=Tally)
 
 
 class _Work:
-    """The running result; shards are read one after the other."""
+    """Reads shards, each in one thread; samples are decoded by others."""
 
-    def __init__(self, *, decode: bool, advance: Callable[[int], None], found: Callable[[Problem], None]) -> None:
-        self.result = Verification()
-        self._decode = decode
+    def __init__(self, decoders: ThreadPoolExecutor | None, advance: Callable[[int], None]) -> None:
+        self._decoders = decoders
         self._advance = advance
-        self._found = found
+        self._stopped = threading.Event()
 
-    def problem(self, error: ShardstreamError) -> None:
-        problem = Problem.of(error)
-        self.result.problems.append(problem)
-        self._found(problem)
+    def stop(self) -> None:
+        """End shards that are still being read: nobody asks any more."""
+        self._stopped.set()
 
-    def shard(self, url: str, expected: Expected | None, pool: ThreadPoolExecutor) -> None:
-        self.result.shards += 1
+    def shard(self, shard: tuple[str, Expected | None]) -> _Read:
+        """All that is wrong with one shard."""
+        url, expected = shard
+        read = _Read(url=url)
         try:
             with open_source(url) as source:
-                self.result.bytes += source.size()
-                samples = self._read(source, pool)
-                for error in compare(source, samples, expected):
-                    self.problem(error)
+                read.bytes = source.size()
+                samples = self._read(source, read)
+                read.problems += compare(source, samples, expected)
         except ShardstreamError as error:
-            self.problem(error.at(url=url))
+            read.problems.append(error.at(url=url))
+        return read
 
-    def _read(self, source: Source, pool: ThreadPoolExecutor) -> int:
+    def _read(self, source: Source, read: _Read) -> int:
         """Everything in the shard once, from the first header to the end. The number of samples."""
         notes = ShardNotes()
         try:
-            samples = iter_samples(source, notes=notes, on_bad=self.problem)
-            self._go_through(samples, source, pool)
+            samples = iter_samples(source, notes=notes, on_bad=read.problems.append)
+            self._go_through(samples, source, read)
         finally:
-            self.result.samples += notes.samples
-            if warnings := dataclasses.replace(notes, refused=0).warnings():  # those are problems already
-                self.result.notes[source.url] = warnings
+            read.samples = notes.samples
+            read.notes = dataclasses.replace(notes, refused=0).warnings()  # those are problems already
         return notes.samples + notes.refused
 
-    def _go_through(self, samples: Iterator[RawSample], source: Source, pool: ThreadPoolExecutor) -> None:
+    def _go_through(self, samples: Iterator[RawSample], source: Source, read: _Read) -> None:
         where = _Where(source)
         tasks: deque[Future[list[ShardstreamError]]] = deque()
         try:
             for chunk in _chunks(samples):
-                if self._decode:
-                    tasks.append(pool.submit(_decode_all, chunk))
+                if self._stopped.is_set():
+                    return
+                for sample in chunk:
+                    read.tally.add(_fields(sample), pictures=self._decoders is not None)
+                if self._decoders is not None:
+                    tasks.append(self._decoders.submit(_decode_all, chunk))
                 if len(tasks) > AHEAD:
-                    self._finish(tasks.popleft(), where)
+                    read.problems += _placed(tasks.popleft(), where)
                 self._advance(len(chunk))
         finally:
             while tasks:
-                self._finish(tasks.popleft(), where)
+                read.problems += _placed(tasks.popleft(), where)
 
-    def _finish(self, task: Future[list[ShardstreamError]], where: _Where) -> None:
-        for error in task.result():
-            self.problem(error.at(offset=where.offset(error.key)))
+
+class _Totals:
+    """What listings count as a whole, compared when the last of their shards has been read, and all were sound."""
+
+    def __init__(self, *, decode: bool) -> None:
+        self._decode = decode
+        self._left: Counter[str] = Counter()
+        self._tallies: dict[str, Tally | None] = {}
+
+    def expect(self, expected: Iterable[Expected | None]) -> None:
+        """Count the shards of each listing."""
+        for each in expected:
+            if each is not None:
+                self._left[each.place] += 1
+                self._tallies[each.place] = Tally()
+        for place, count in self._left.items():
+            if count != len(read_listing(place).urls):
+                self._tallies[place] = None  # some of its shards only
+
+    def add(self, read: _Read, expected: Expected | None) -> Iterator[ShardstreamError]:
+        """Count a shard; what is wrong with its listing, if it was the last."""
+        if expected is None:
+            return
+        tally = self._tallies[expected.place]
+        if tally is None or read.problems:
+            self._tallies[expected.place] = None
+        else:
+            tally.merge(read.tally)
+        self._left[expected.place] -= 1
+        whole = self._tallies[expected.place]
+        if not self._left[expected.place] and whole is not None:
+            yield from compare_totals(expected.place, whole, pictures=self._decode)
+
+
+def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
+    """The results in order, so many of them begun at a time."""
+    tasks: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            tasks.append(pool.submit(work, item))
+            if len(tasks) >= most:
+                yield tasks.popleft().result()
+        while tasks:
+            yield tasks.popleft().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _placed(task: Future[list[ShardstreamError]], where: _Where) -> list[ShardstreamError]:
+    return [error.at(offset=where.offset(error.key)) for error in task.result()]
+
+
+def _fields(sample: RawSample) -> Iterator[tuple[str, BytesLike]]:
+    return ((name, data) for name, data in sample.items() if name not in SPECIAL)
 
 
 def _chunks(samples: Iterator[RawSample]) -> Iterator[list[RawSample]]:

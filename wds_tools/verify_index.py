@@ -1,7 +1,8 @@
 """What listings and sidecars say of shards, held against the shards: a part of `verify`.
 
-Of a listing everything is compared: bytes, number of samples, a checksum if it has one ("sha256:..." or wids's md5sum),
-and the place of every sample. So are Energon's and DALI's index files, if they lie beside.
+Of a listing everything is compared: bytes, number of samples, a checksum if it has one ("xxh3:...", "sha256:..." or
+wids's md5sum), the place of every sample, and of the whole what it counts (`compare_totals`). So are Energon's and
+DALI's index files, if they lie beside.
 """
 
 # Urls are text that comes back as it was given: pathlib would change some.
@@ -9,16 +10,17 @@ and the place of every sample. So are Energon's and DALI's index files, if they 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from wds_tools import addresses
+from wds_tools.checksum import begin, known
 from wds_tools.contents import compression
 from wds_tools.errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
 from wds_tools.index.beside import refusal, unlisted
@@ -28,9 +30,10 @@ from wds_tools.index.offsets import OffsetArray, map_offsets
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.shard import scan
 from wds_tools.sources.base import Source
+from wds_tools.tally import Tally
 from wds_tools.urls import Urls, places, refuse_duplicates
 
-__all__ = ["Expected", "compare", "expectations"]
+__all__ = ["Expected", "compare", "compare_totals", "expectations"]
 
 READ_BYTES = 1 << 20
 SIDECARS = ((energon_path, offsets_from_energon), (dali_path, offsets_from_dali))
@@ -108,6 +111,37 @@ def compare(source: Source, samples: int, expected: Expected | None) -> Iterator
             yield error.at(url=path)
 
 
+def compare_totals(place: str, tally: Tally, *, pictures: bool) -> Iterator[ShardstreamError]:
+    """What the listing at `place` counts, held against what was counted in all of its shards.
+
+    Args:
+        place: the listing.
+        tally: of all samples of its shards.
+        pictures: whether the tally looked at pictures.
+    """
+    said, found = read_listing(place).facts, tally.facts()
+    if isinstance(said.get("samples"), int) and said["samples"] != tally.samples:
+        yield _miscounted(place, f"{said['samples']:,} samples", f"{tally.samples:,}")
+    for topic in ("fields", "labels", "pictures") if pictures else ("fields", "labels"):
+        if isinstance(said.get(topic), dict):
+            for path, one, other in _differences((topic,), said[topic], found.get(topic, {})):
+                yield _miscounted(place, f"{' '.join(path)}: {one}", str(other))
+
+
+def _differences(path: tuple[str, ...], said: Any, found: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """The places of two trees of objects at which they differ."""
+    if isinstance(said, dict) and isinstance(found, dict):
+        for key in [*said, *(key for key in found if key not in said)]:
+            yield from _differences((*path, key), said.get(key, 0), found.get(key, 0))
+    elif said != found:
+        yield path, said, found
+
+
+def _miscounted(place: str, said: str, found: str) -> StaleIndexError:
+    cure = f"If the shards are right, make the index again: `wds index --force {place}`."
+    return StaleIndexError(f"the listing says {said}, the shards have {found}", url=place, cure=cure)
+
+
 def _guarded(listing: str, problem: Callable[[ShardstreamError], None]) -> dict[str, Expected]:
     try:
         return _listed(listing)
@@ -154,18 +188,18 @@ def _compare_facts(source: Source, samples: int, expected: Expected) -> Iterator
     if expected.checksum is None:
         return
     kind, _, digest = expected.checksum.partition(":")
-    if kind not in hashlib.algorithms_available:
+    if not known(kind):
         yield _stale(f"the listing has a checksum of an unknown kind, {kind!r}", source, expected.place)
     elif (hashed := _digest(source, kind)) != digest.lower():
         yield _stale(f"the listing says {kind} {digest}, the shard has {hashed}", source, expected.place)
 
 
 def _digest(source: Source, kind: str) -> str:
-    hashed = hashlib.new(kind, usedforsecurity=False)
+    hashed = begin(kind)
     buffer = memoryview(bytearray(READ_BYTES))
-    for begin in range(0, source.size(), READ_BYTES):
-        part = buffer[: min(READ_BYTES, source.size() - begin)]
-        source.read_into(begin, part)
+    for offset in range(0, source.size(), READ_BYTES):
+        part = buffer[: min(READ_BYTES, source.size() - offset)]
+        source.read_into(offset, part)
         hashed.update(part)
     return hashed.hexdigest()
 

@@ -1,10 +1,11 @@
 """Verify: a sound dataset has no problems, each fault is one problem with its place, and none hides another."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.builders import picture, write_labels, write_pictures, write_shard, write_tar
+from tests.builders import picture, settle, write_labels, write_pictures, write_shard, write_tar
 from wds_tools.contents import contents
 from wds_tools.errors import NoShardsError
 from wds_tools.make_index import make_index
@@ -33,7 +34,7 @@ def test_every_field_that_does_not_decode_is_a_problem_with_its_place(tmp_path: 
     samples[90] = ("090", {"jpg": picture(90), "json": b'{"a":'})
     shard = write_shard(tmp_path / "a.tar", samples)
     assert verify(shard).problems == []
-    result = verify(shard, decode=True, threads=2)
+    result = verify(shard, decode=True, jobs=2)
     assert [(each.kind, each.url, each.offset, each.key, each.field) for each in result.problems] == [
         ("TruncatedPictureError", str(shard), offset_of(shard, "007"), "007", "jpg"),
         ("FieldError", str(shard), offset_of(shard, "007"), "007", "cls"),
@@ -107,3 +108,27 @@ def test_a_problem_reads_as_one_line() -> None:
         kind="FieldError", problem="no int", url="a.tar", offset=512, key="a\nb", field="cls", cure="Mend it."
     )
     assert str(problem) == "FieldError: no int (shard a.tar, offset 512, key 'a\\nb', field cls). Mend it."
+
+
+def test_what_is_found_comes_in_the_order_of_the_shards_whatever_the_jobs(tmp_path: Path) -> None:
+    for number in range(12):
+        samples = [(f"{number}-{n}", {"cls": b"%d" % n if n % 5 else b"x"}) for n in range(3 + 40 * (number % 3))]
+        write_shard(tmp_path / f"s-{number:02d}.tar", samples)
+    told: list[Problem] = []
+    one = verify(tmp_path, decode=True, jobs=1, found=told.append)
+    assert told == one.problems
+    assert [each.url for each in one.problems] == sorted(str(each.url) for each in one.problems)
+    assert verify(tmp_path, decode=True, jobs=5) == one
+
+
+def test_an_interrupt_leaves_no_thread(tmp_path: Path) -> None:
+    write_labels(tmp_path, [300] * 6)
+    settle()
+    before = threading.active_count()
+
+    def stop(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(tmp_path, advance=stop, jobs=3)
+    assert threading.active_count() == before

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 
-from tests.builders import write_labels, write_shard
+from tests.builders import write_labels, write_pictures, write_shard
 from wds_tools.make_index import make_index
 from wds_tools.verify import Verification, verify
 
@@ -63,9 +64,10 @@ def test_offsets_of_another_length_or_none_are_a_problem_of_the_listing(folder: 
     assert "StaleIndexError" in {kind for kind, _ in kinds(verify(folder))}
 
 
-@pytest.mark.parametrize("kind", ["sha256", "md5"])
+@pytest.mark.parametrize("kind", ["sha256", "md5", "xxh3"])
 def test_checksums_are_compared(folder: Path, kind: str) -> None:
-    digest = hashlib.new(kind, (folder / "s-0001.tar").read_bytes()).hexdigest()
+    data = (folder / "s-0001.tar").read_bytes()
+    digest = xxhash.xxh3_64(data).hexdigest() if kind == "xxh3" else hashlib.new(kind, data).hexdigest()
     name, value = ("md5sum", digest) if kind == "md5" else ("checksum", f"{kind}:{digest}")
     change(folder, **{name: value})
     assert verify(folder).problems == []
@@ -99,3 +101,44 @@ def test_compressed_shards_are_read_and_have_no_index(tmp_path: Path) -> None:
     (tmp_path / "b.tar.gz").write_bytes(gzip.compress(plain.read_bytes()))
     result = verify([plain, tmp_path / "b.tar.gz"])
     assert (result.problems, result.samples) == ([], 2)
+
+
+def recount(folder: Path, **facts: Any) -> None:
+    """Change what the listing says of the whole."""
+    path = folder / "dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+
+
+@pytest.mark.parametrize(
+    ("facts", "problem"),
+    [
+        ({"samples": 11}, "the listing says 11 samples, the shards have 10"),
+        ({"fields": {"cls": 9}}, "the listing says fields cls: 9, the shards have 10"),
+        ({"fields": {"cls": 10, "jpg": 3}}, "the listing says fields jpg: 3, the shards have 0"),
+        ({"labels": {"cls": {str(n): 1 for n in range(9)}}}, "the listing says labels cls 9: 0, the shards have 1"),
+    ],
+)
+def test_what_a_listing_counts_is_compared_with_all_of_its_shards(
+    folder: Path, facts: dict[str, Any], problem: str
+) -> None:
+    recount(folder, **facts)
+    (found,) = verify(folder).problems
+    assert (found.problem, found.url) == (problem, str(folder / "dataset.json"))
+    assert verify(folder / "s-0001.tar").problems == []  # one shard says nothing of the whole
+
+
+def test_the_sizes_of_pictures_are_compared_where_pictures_are_decoded(tmp_path: Path) -> None:
+    write_pictures(tmp_path, [3], width=40)
+    make_index(tmp_path)
+    recount(tmp_path, pictures={"jpg": {"width": {"min": 40, "median": 41, "max": 40}}})
+    assert verify(tmp_path).problems == []
+    problems = [each.problem for each in verify(tmp_path, decode=True).problems]
+    assert "the listing says pictures jpg width median: 41, the shards have 40" in problems
+
+
+def test_a_listing_is_not_blamed_for_a_shard_that_is_damaged(folder: Path) -> None:
+    data = (folder / "s-0001.tar").read_bytes()
+    (folder / "s-0001.tar").write_bytes(data[:1024])
+    problems = verify(folder).problems
+    assert problems
+    assert str(folder / "dataset.json") not in {each.url for each in problems}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from wds_tools.commands import options
 from wds_tools.contents import printable
 from wds_tools.index.listing import read_listing
 from wds_tools.make_index import CLASSES_NAME, IndexedFolder, make_index
+from wds_tools.merge_listings import merge_listings
 from wds_tools.urls import places
 
 __all__ = ["index"]
@@ -21,6 +23,7 @@ Examples:
   wds index 'data/train-*.tar' --dali
   wds index --force /data/imagenet-shards/dataset.json
   wds index 'https://host/d/train-{000000..000099}.tar' --out imagenet-index
+  wds index --merge out/train-*-of-64.json
 """
 
 
@@ -29,13 +32,16 @@ Examples:
 @click.option("--dali", is_flag=True, help="Write DALI's NAME.idx beside each shard too, as wds2idx does.")
 @click.option("--energon", is_flag=True, help="Write Energon's NAME.tar.idx beside each shard too.")
 @click.option("--force", is_flag=True, help="Scan again, and replace a listing that is there.")
+@click.option("--merge", is_flag=True, help="Join the listings URLS, such as those of `wds pack --part`, into one.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the listing of remote shards into this folder, where their host takes none.",
+    help="Write the listing of remote shards, or the joined one, into this folder.",
 )
 @options.as_json
-def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, out: Path | None, as_json: bool) -> None:
+def index(
+    urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, merge: bool, out: Path | None, as_json: bool
+) -> None:
     """Make the listing and offsets of shards made elsewhere.
 
     Every shard is scanned, headers only. dataset.json and dataset.offsets.npy then lie in the shards' folder, and
@@ -44,7 +50,15 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, out:
 
     Remote shards are read through once, several at a time. Their listing goes into the folder --out, which is then what
     is opened in their place; in a store that can be written to it may lie beside them, without --out.
+
+    With --merge no shard is opened: listings become one, those of parts in the order of the parts, all of which must be
+    there.
     """
+    if merge:
+        if dali or energon:
+            raise click.UsageError("--merge opens no shard, so it writes no index files of --dali or --energon.")
+        _merge(urls, out=out, force=force, as_json=as_json)
+        return
     with progress.bar("indexing", total=None if force else _shards(urls), unit="shards") as bar:
         made = make_index(urls, force=force, dali=dali, energon=energon, out=out, advance=bar.advance)
     if as_json:
@@ -58,6 +72,16 @@ def index(urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, out:
         if each.classes is not None:
             what += f", {options.counted(each.classes, 'class', 'classes')} from {CLASSES_NAME}"
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
+
+
+def _merge(urls: tuple[str, ...], *, out: Path | None, force: bool, as_json: bool) -> None:
+    made = merge_listings(urls, out=out, force=force)
+    if as_json:
+        options.echo_json(dataclasses.asdict(made) | {"listing": str(made.listing)})
+        return
+    samples, shards = options.counted(made.samples, "sample"), options.counted(made.shards, "shard")
+    parts = options.counted(made.parts, "listing")
+    click.echo(f"{printable(str(made.listing))}: {samples} in {shards}, {options.size(made.bytes)}, from {parts}")
 
 
 def _shards(urls: tuple[str, ...]) -> int:

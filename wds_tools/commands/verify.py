@@ -31,12 +31,14 @@ Exit status: 0 all sound, 1 something is wrong, 2 used wrongly.
 @click.command("verify", epilog=EPILOG)
 @options.urls
 @click.option("--decode", is_flag=True, help="Decode every field of every sample too, pictures wholly.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Shards read at a time.  [default: all usable cores]")
 @options.as_json
 @click.pass_context
-def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, as_json: bool) -> None:
+def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, jobs: int | None, as_json: bool) -> None:
     """Read everything and list all that is wrong.
 
-    Every shard is read from end to end and held against its listing, offsets and sidecars. Each problem is a line with
+    Every shard is read from end to end and held against its listing (sizes, checksums, counts, fields, labels), offsets
+    and sidecars. Each problem is a line with
     shard, offset, key and field as far as there are, and what to do; of many of one kind the first ten are shown.
     """
     seen: Counter[str] = Counter()
@@ -47,7 +49,7 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, a
             click.echo(str(problem))
 
     with progress.bar("verifying", unit="samples") as bar:
-        result = verify(urls, decode=decode, advance=bar.advance, found=show)
+        result = verify(urls, decode=decode, jobs=jobs, advance=bar.advance, found=show)
     if as_json:
         options.echo_json(dataclasses.asdict(result))
     else:

@@ -157,6 +157,14 @@ def test_parts_make_a_dataset_that_is_joined(tmp_path: Path, pictures: Path) -> 
         "train-0-of-2-000000.tar",
         "train-1-of-2-000000.tar",
     ]
+    assert wds("index", "--merge", *(tmp_path / "out").glob("train-*-of-2.json")).exit_code == 0
+    wds("pack", pictures, tmp_path / "whole")
+    joined, whole = (json.loads((tmp_path / name / "dataset.json").read_bytes()) for name in ("out", "whole"))
+    told = {"shardlist", "bytes", "offsets_crc32"}  # there are two shards, with an end each
+    assert {key: joined[key] for key in joined if key not in told} == {
+        key: whole[key] for key in whole if key not in told
+    }
+    assert wds("verify", "--decode", tmp_path / "out").exit_code == 0
 
 
 def test_too_many_failures_end_with_status_1(tmp_path: Path, pictures: Path) -> None:

@@ -79,3 +79,23 @@ def test_a_listing_without_classes_takes_them_on_force(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_bytes(b"a\r\nb\r\n")
     assert index("--force", folder).exit_code == 0
     assert open_dataset(folder).classes == ("a", "b")
+
+
+def test_merge_joins_listings(tmp_path: Path) -> None:
+    for name, counts in (("a", [2, 3]), ("b", [4])):
+        index(write_labels(tmp_path / name, counts))
+    done = index("--merge", f"{tmp_path}/a/dataset.json", f"{tmp_path}/b/dataset.json", "--out", str(tmp_path))
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"{tmp_path}/dataset.json: 9 samples in 3 shards, ")
+    assert done.stdout.endswith("from 2 listings\n")
+    assert len(open_dataset(tmp_path / "dataset.json")) == 9
+    again = index("--merge", f"{tmp_path}/a/dataset.json", "--out", str(tmp_path))
+    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+    facts = json.loads(
+        index("--merge", "--force", "--json", f"{tmp_path}/a/dataset.json", "--out", str(tmp_path)).stdout
+    )
+    assert (facts["parts"], facts["samples"]) == (1, 5)
+
+
+def test_merge_writes_no_sidecars(tmp_path: Path) -> None:
+    assert index("--merge", "--dali", f"{tmp_path}/a.json").exit_code == 2
