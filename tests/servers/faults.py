@@ -123,11 +123,11 @@ def _several_parts(request: Request, stored: Stored) -> Reply:
 
 
 def _contradicts(request: Request, stored: Stored) -> Reply:
-    """A length that does not fit the range that it names."""
+    """A body that does not fit the range that it names: one byte more, in front."""
     reply = well(request, stored)
     if reply.status != 206:
         return reply
-    return replace(reply, body=reply.body[:-1]).but(Content_Length=str(len(reply.body) - 1))
+    return replace(reply, body=b"?" + reply.body).but(Content_Length=str(len(reply.body) + 1))
 
 
 def _beyond(request: Request, stored: Stored) -> Reply:

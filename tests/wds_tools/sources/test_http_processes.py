@@ -89,20 +89,22 @@ def test_a_stream_that_the_parent_has_begun_is_begun_anew_by_a_child_that_makes_
 
 
 def test_children_do_not_keep_their_parents_connections_open() -> None:
-    gone = threading.Event()
+    gone = threading.Semaphore(0)
 
     def answer(conversation: Conversation, reply: Reply) -> None:
-        conversation.send(reply)
+        conversation.send(reply, upto=100)
         conversation.await_end()
-        gone.set()
+        gone.release()
 
     let_go_read, let_go_write = os.pipe()
     with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=answer)) as server:
-        with HttpFile(server.url("/x.tar")) as file:
-            read(file)
-        child = forked(lambda: os.read(let_go_read, 1) == b"!")
+        with HttpFile(server.url("/x.tar")) as file, HttpStream(server.url("/x.tar")) as in_use:
+            in_use.readinto(memoryview(bytearray(10)))
+            read(file)  # over another connection, which is idle then
+            child = forked(lambda: os.read(let_go_read, 1) == b"!")
         close_idle()
-        assert gone.wait(60)  # though the child still lives
+        for _ in ("idle", "in use"):
+            assert gone.acquire(timeout=60)  # though the child still lives
         os.write(let_go_write, b"!")
         assert status_of(child) == 0
     os.close(let_go_read)

@@ -28,7 +28,7 @@ class Part:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
-        """The part that an answer says it is; None where it says nothing or nonsense.
+        """The part that an answer says it is; None where it says nothing, nonsense, or another length beside it.
 
         >>> Part.of({"Content-Range": "bytes 0-9/512"})
         Part(begin=0, end=10, total=512)
@@ -38,7 +38,8 @@ class Part:
             return None
         begin, last = int(match[1]), int(match[2])
         total = None if match[3] == "*" else int(match[3])
-        return cls(begin, last + 1, total) if begin <= last and (total is None or last < total) else None
+        sound = begin <= last and (total is None or last < total)
+        return cls(begin, last + 1, total) if sound and _length(headers) in {None, last + 1 - begin} else None
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,10 @@ def _size(status: int, headers: Mapping[str, str]) -> int | None:
         return None if part is None else part.total
     if status == 416:
         match = _BEYOND.fullmatch(headers.get("Content-Range", ""))
-    else:
-        match = None if "Transfer-Encoding" in headers else _LENGTH.fullmatch(headers.get("Content-Length", ""))
+        return None if match is None else int(match[1])
+    return _length(headers)
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    match = None if "Transfer-Encoding" in headers else _LENGTH.fullmatch(headers.get("Content-Length", ""))
     return None if match is None else int(match[1])
