@@ -64,13 +64,13 @@ class Members:
             if not found:
                 return False
             for row in found:
-                key, field, data, stop = row[0], row[1], row[-2], row[-1]
+                key, field, _, data, stop = row
                 if field in self._fields or (self._fields and key != self.key):
                     return False
                 self.key = key
                 inside = window[data:stop] if stop <= len(window) else None
                 self._fields[field] = _Field(begin + data, stop - data, inside)
-            begin += found[-1][3] + 511 & -512
+            begin += found[-1][-1] + 511 & -512
         return begin == end and bool(self._fields)
 
     def _parse(self, begin: int, end: int) -> None:
