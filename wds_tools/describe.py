@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from wds_tools import addresses, codec
 from wds_tools.contents import read_range
 from wds_tools.dataset import Dataset, open_dataset
 from wds_tools.errors import ShardstreamError, public
-from wds_tools.index.listing import LISTING_NAME
+from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.pictures.facts import read_facts
 from wds_tools.sample import SPECIAL, RawSample
@@ -63,6 +64,12 @@ class Description:
         classes: names by label; None where the listing does not know.
         shuffled: whether the samples lie in shuffled order; None where the listing does not know.
         field_counts: samples with each field in the whole dataset, where the listing has counted; else empty.
+        labels: by field, and by label as text, how many samples have it; where the listing has counted, else empty.
+        pictures: by field the formats, and smallest, median and largest width, height and bytes; likewise.
+        failed: kind to count of what could not be packed, as the listing says.
+        checksum: the kind of the shards' checksums; None where the listing has none.
+        command: what made it, as the listing says.
+        seed: of the order in the shards, as the listing says.
         looked_at: samples that `fields` is about.
         fields: what the samples looked at hold.
         notes: what else was seen, by shard.
@@ -78,6 +85,12 @@ class Description:
     classes: Sequence[str] | None
     shuffled: bool | None
     field_counts: Mapping[str, int]
+    labels: Mapping[str, Mapping[str, int]]
+    pictures: Mapping[str, Mapping[str, Any]]
+    failed: Mapping[str, int]
+    checksum: str | None
+    command: str | None
+    seed: int | None
     looked_at: int
     fields: Mapping[str, FieldFacts]
     notes: Mapping[str, Sequence[str]]
@@ -98,7 +111,7 @@ def describe(urls: Urls) -> Description:
             if not addresses.is_remote(source.url) and (warnings := _warnings(source)):
                 notes[source.url] = warnings
             samples += _read_some(dataset, shard, source)
-    counts = dataset.listing.get("fields")
+    said = dataset.listing
     return Description(
         shards=len(dataset.urls),
         samples=len(dataset),
@@ -106,14 +119,33 @@ def describe(urls: Urls) -> Description:
         smallest=int(dataset.counts.min()),
         largest=int(dataset.counts.max()),
         index=index,
-        name=dataset.listing.get("name"),
+        name=said.get("name"),
         classes=dataset.classes,
         shuffled=dataset.shuffled,
-        field_counts=counts if isinstance(counts, dict) else {},
+        field_counts=_object(said.get("fields")),
+        labels={name: _object(counts) for name, counts in _object(said.get("labels")).items()},
+        pictures={name: _object(sizes) for name, sizes in _object(said.get("pictures")).items()},
+        failed=_object(said.get("failed")),
+        checksum=_checksum(dataset.place),
+        command=command if isinstance(command := said.get("command"), str) else None,
+        seed=seed if isinstance(seed := said.get("seed"), int) else None,
         looked_at=len(samples),
         fields=_fields(samples),
         notes=notes,
     )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """What a listing says, where it is an object; listings are also written by others."""
+    return value if isinstance(value, dict) else {}
+
+
+def _checksum(listing: str | None) -> str | None:
+    """The kind that the listing's first shard has, which all of a listing have."""
+    if listing is None:
+        return None
+    first = read_listing(listing).checksums[0]
+    return None if first is None else first.partition(":")[0]
 
 
 def _index_of(urls: Urls) -> str:

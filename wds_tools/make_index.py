@@ -45,6 +45,7 @@ __all__ = ["IndexedFolder", "make_index"]
 
 CLASSES_NAME = "classes.txt"
 _NOT_KEPT = {"__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "base", "fields"}
+_NOT_KEPT |= {"bytes", "labels", "pictures", "failed", "part", "tally"}  # counted in shards that may be others now
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ import numpy as np
 from wds_tools import addresses
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import ListingError, TargetError, UsageError, shown
-from wds_tools.index.listing import LISTING_NAME, ShardRecord, write_listing
+from wds_tools.index.listing import LISTING_NAME, ShardRecord, read_listing, write_listing
 from wds_tools.sources.resolve import open_source
 from wds_tools.tally import Tally
 
@@ -106,10 +106,9 @@ def merge_listings(
 
 def _read(place: str, target: str) -> _Part:
     facts = _facts(place)
-    entries = facts.get("shardlist") or []
-    if not entries:  # a part of which nothing could be packed
+    if not facts.get("shardlist") and not facts.get("datasets"):  # a part of which nothing could be packed
         return _Part(place=place, facts=facts, records=())
-    dataset = open_dataset(place)
+    dataset, checksums = open_dataset(place), read_listing(place).checksums
     ends = np.cumsum(dataset.counts + 1)
     rows = np.split(np.asarray(dataset.offsets), ends[:-1])
     records = [
@@ -118,9 +117,9 @@ def _read(place: str, target: str) -> _Part:
             samples=len(row) - 1,
             bytes=int(size),
             offsets=row,
-            checksum=entry.get("checksum"),
+            checksum=checksum,
         )
-        for url, size, row, entry in zip(dataset.urls, dataset.sizes, rows, entries, strict=True)
+        for url, size, row, checksum in zip(dataset.urls, dataset.sizes, rows, checksums, strict=True)
     ]
     return _Part(place=place, facts=facts, records=records)
 

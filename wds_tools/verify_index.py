@@ -10,9 +10,8 @@ DALI's index files, if they lie beside.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,14 +152,13 @@ def _guarded(listing: str, problem: Callable[[ShardstreamError], None]) -> dict[
 def _listed(place: str) -> dict[str, Expected]:
     listing = read_listing(place)
     rows = _rows(listing)
-    checksums = _checksums(place)
     return {
         url: Expected(
             place=place,
             samples=int(listing.counts[at]),
             size=int(listing.sizes[at]),
             offsets=None if rows is None else rows[at],
-            checksum=checksums.get(at),
+            checksum=listing.checksums[at],
         )
         for at, url in enumerate(listing.urls)
     }
@@ -172,13 +170,6 @@ def _rows(listing: Listing) -> list[OffsetArray] | None:
     counts = listing.counts + 1
     whole = map_offsets(listing.offsets, length=int(counts.sum())).array
     return np.split(whole, np.cumsum(counts)[:-1])
-
-
-def _checksums(place: str) -> Mapping[int, str]:
-    """By number of the shard."""
-    entries = json.loads(Path(place).read_bytes()).get("shardlist") or []
-    named = {at: entry.get("checksum") or entry.get("md5sum") for at, entry in enumerate(entries)}
-    return {at: text if ":" in text else f"md5:{text}" for at, text in named.items() if isinstance(text, str) and text}
 
 
 def _compare_facts(source: Source, samples: int, expected: Expected) -> Iterator[ShardstreamError]:

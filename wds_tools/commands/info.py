@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -33,8 +33,8 @@ Examples:
 def info(urls: tuple[str, ...], *, as_json: bool) -> None:
     """Say what a dataset holds.
 
-    Shards, samples, bytes, classes and order of the whole; fields and pictures as found in up to 256 samples of four
-    shards.
+    Shards, samples, bytes, classes and order of the whole, and what its listing has counted: labels, sizes of pictures,
+    failures. What no listing knows is as found in up to 256 samples of four shards.
     """
     found = describe(urls)
     if as_json:
@@ -55,8 +55,18 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
     if found.classes is not None:
         shown = ", ".join(map(printable, found.classes[:CLASSES_SHOWN]))
         yield "classes", f"{len(found.classes):,}: {shown}{', ...' if len(found.classes) > CLASSES_SHOWN else ''}"
-    yield "order", ORDER[found.shuffled]
+    for name, counts in found.labels.items():
+        if counts:
+            yield "labels", _labels(name, counts)
+    seed = f", seed {found.seed}" if found.shuffled and found.seed is not None else ""
+    yield "order", ORDER[found.shuffled] + seed
     yield "index", printable(found.index)
+    if found.checksum:
+        yield "checksum", f"{found.checksum} of each shard; `wds verify` compares them"
+    if found.failed:
+        yield "left out", ", ".join(f"{count:,} {printable(kind)}" for kind, count in found.failed.items())
+    if found.command:
+        yield "made by", printable(found.command)
     for shard, notes in found.notes.items():
         yield "note", f"{printable(shard)}: {'; '.join(notes)}"
 
@@ -65,9 +75,27 @@ def _field(name: str, facts: FieldFacts, found: Description) -> str:
     count = found.field_counts.get(name)
     of = f"{facts.samples} of {found.looked_at} looked at" if count is None else options.counted(count, "sample")
     text = f"{printable(name)}: {facts.kind}, {of}, {options.size(facts.mean_bytes)} on average"
-    formats = facts.pictures.get("formats")
+    sizes = found.pictures.get(name, {})
+    formats = sizes.get("formats") or facts.pictures.get("formats")
     if isinstance(formats, dict):
         text += ", " + ", ".join(f"{count} {kind}" for kind, count in formats.items())
-    if "mean_width" in facts.pictures:
+    if {"width", "height"} <= set(sizes):
+        text += f", {_spread(sizes['width'])} wide, {_spread(sizes['height'])} high"
+    elif "mean_width" in facts.pictures:
         text += f", {facts.pictures['mean_width']}x{facts.pictures['mean_height']} on average"
     return text
+
+
+def _spread(sizes: Mapping[str, int]) -> str:
+    smallest, median, largest = (sizes.get(name, 0) for name in ("min", "median", "max"))
+    return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,} (median {median:,})"
+
+
+def _labels(name: str, counts: Mapping[str, int]) -> str:
+    """How even the classes are: the rarest and the most frequent."""
+    rare = min(counts, key=lambda label: (counts[label], label))
+    frequent = max(counts, key=lambda label: (counts[label], label))
+    spread = f"{counts[rare]:,} samples each"
+    if counts[rare] != counts[frequent]:
+        spread = f"{counts[rare]:,} samples ({rare}) to {counts[frequent]:,} ({frequent})"
+    return f"{printable(name)}: {options.counted(len(counts), 'different one', 'different ones')}, {spread}"

@@ -96,6 +96,7 @@ class Listing:
         offsets: where the offsets file lies, None where the listing names none.
         crc: `offsets_crc32`, None where the listing has none.
         facts: all its keys but the shards.
+        checksums: of each shard, such as "xxh3:...", None where the listing has none; wids's md5sum as "md5:...".
     """
 
     place: str
@@ -105,6 +106,7 @@ class Listing:
     offsets: str | None
     crc: int | None
     facts: Mapping[str, Any]
+    checksums: list[str | None] = field(repr=False)
 
 
 def offsets_name(listing: str) -> str:
@@ -226,7 +228,13 @@ def _listing(entries: list[tuple[str, Any]], facts: dict[str, Any], place: str) 
         offsets=addresses.join(place, offsets) if isinstance(offsets, str) else None,
         crc=crc if isinstance(crc, int) else None,
         facts={key: value for key, value in facts.items() if key not in {"shardlist", "datasets"}},
+        checksums=[_checksum(entry) for _, entry in entries],
     )
+
+
+def _checksum(entry: dict[str, Any]) -> str | None:
+    text = entry.get("checksum") or entry.get("md5sum")
+    return None if not isinstance(text, str) or not text else text if ":" in text else f"md5:{text}"
 
 
 def _what_is_wrong(entries: list[tuple[str, Any]]) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from shardwriter import ShardWriter
+from shardwriter import ShardWriter, pack
 from tests.builders import picture, write_pictures, write_tar
 from wds_tools.cli import root
+from wds_tools.make_index import make_index
 
 
 def info(*args: str) -> Result:
@@ -31,6 +32,36 @@ def test_what_the_writer_knows_is_shown(tmp_path: Path) -> None:
     assert lines[6] == "order     shuffled when packed"
     assert lines[7] == f"index     the listing {tmp_path}/dataset.json"
     assert len(lines) == 8
+
+
+def test_what_packing_has_counted_is_shown(tmp_path: Path) -> None:
+    for number in range(9):
+        path = tmp_path / "pictures" / ("ant", "bee", "bee")[number % 3] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number, width=40 + number))
+    (tmp_path / "pictures/ant/page.jpg").write_bytes(b"<html>")
+    pack(tmp_path / "pictures", tmp_path / "out", seed=7, max_samples=5)
+    lines = dict(line.split(maxsplit=1) for line in info(str(tmp_path / "out")).output.splitlines())
+    assert lines["fields"].endswith("9 jpeg, 40 to 48 (median 44) wide, 36 high")
+    assert lines["labels"] == "cls: 2 different ones, 3 samples (0) to 6 (1)"
+    assert lines["order"] == "shuffled when packed, seed 7"
+    assert lines["checksum"].startswith("xxh3 of each shard")
+    assert lines["left"] == "out  1 unsupported"
+    assert lines["made"] == "by   shardwriter.pack(source, out, max_samples=5, seed=7)"
+    found = json.loads(info("--json", str(tmp_path / "out")).output)
+    assert found["pictures"]["jpg"]["height"] == {"min": 36, "median": 36, "max": 36}
+    assert found["labels"] == {"cls": {"0": 3, "1": 6}}
+
+
+def test_what_a_strange_listing_says_is_passed_over(tmp_path: Path) -> None:
+    folder = write_pictures(tmp_path, [3])
+    make_index(folder)
+    listing = json.loads((tmp_path / "dataset.json").read_text())
+    listing |= {"fields": 3, "labels": ["x"], "pictures": "many", "failed": 1, "command": {}, "seed": "seven"}
+    (tmp_path / "dataset.json").write_text(json.dumps(listing))
+    done = info(folder)
+    assert done.exit_code == 0
+    assert "3 of 3 looked at" in done.output
 
 
 def test_of_foreign_shards_it_says_what_is_unknown(tmp_path: Path) -> None:
