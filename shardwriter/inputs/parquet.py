@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardwriter.inputs.base import path_shown
+from shardwriter.inputs.base import digest, path_shown
 from shardwriter.inputs.rows import Row
 from shardwriter.inputs.spool import Spool
 from wds_tools.errors import DataError, FieldError, UsageError
@@ -52,8 +52,7 @@ class ParquetRows:
         return row
 
     def scan(self, wanted: Sequence[str] | None) -> Iterator[Row | FieldError]:
-        status = self.path.stat()
-        self.content = f"{status.st_size} bytes, {status.st_mtime_ns}"
+        self.content = self._footer()
         with self._opened() as file:
             names = file.schema_arrow.names
             if wanted is not None:
@@ -79,13 +78,13 @@ class ParquetRows:
         for spool in self._spools.values():
             spool.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._spools:
-            raise UsageError(
-                "pictures in a Parquet file that were spooled here cannot be sent to another process",
-                cure="Pack in this process.",
-            )
-        return _restored, (self.path, self.content, self._count, self._table)
+    def _footer(self) -> str:
+        """A hash of the file's end, which says where each column lies, how large it is, and mostly its extremes."""
+        with self.path.open("rb") as file:
+            size = file.seek(-8, os.SEEK_END) + 8
+            length = int.from_bytes(file.read(4), "little") + 8
+            file.seek(-min(length, size), os.SEEK_END)
+            return digest([str(size).encode(), file.read()])
 
     def _spool(self, file: Any, name: str) -> None:
         spool = self._spools[name] = Spool(self._temporary)
@@ -107,12 +106,6 @@ class ParquetRows:
             raise UsageError(f"there is no {path_shown(self.path)}") from error
         except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
             raise DataError(f"{path_shown(self.path)} is no Parquet file: {error!s:.200}") from error
-
-
-def _restored(path: Path, content: str, count: int, table: dict[str, Any]) -> ParquetRows:
-    rows = ParquetRows(path)
-    rows.content, rows._count, rows._table = content, count, table  # noqa: SLF001 - the same class
-    return rows
 
 
 def _holds_bytes(kind: Any) -> bool:

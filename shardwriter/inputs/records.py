@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from shardwriter.inputs.base import path_shown
 from shardwriter.inputs.opened import OpenFiles, read_view
@@ -149,11 +149,3 @@ class Records:
 
     def _open(self, number: int) -> Source:
         return self._unpacked.get(number) or open_source(self.paths[number])
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._spool is not None:
-            raise UsageError(
-                "compressed files that were unpacked here cannot be sent to another process",
-                cure="Decompress them first, or pack in this process.",
-            )
-        return self.__dict__.copy()

@@ -14,9 +14,10 @@ import tempfile
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NoReturn
 
 from shardwriter.inputs.base import path_shown
-from wds_tools.errors import UnavailableError
+from wds_tools.errors import UnavailableError, UsageError
 from wds_tools.sample import KEY, BytesLike, Sample
 
 __all__ = ["Spool", "packed", "unpacked"]
@@ -85,6 +86,12 @@ class Spool:
     def close(self) -> None:
         """Give the disk back. Twice does nothing."""
         self._close()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            "what is kept in a nameless temporary file cannot be sent to another process",
+            cure="Pack in this process; or decompress, or pack, what had to be kept there first.",
+        )
 
     def _place(self) -> str:
         return path_shown(tempfile.gettempdir() if self.folder is None else self.folder)

@@ -15,7 +15,7 @@ from shardwriter.inputs.spool import Spool
 from shardwriter.inputs.unpacked import SpooledFile, unpack
 from wds_tools.addresses import scheme
 from wds_tools.dataset import Dataset, open_dataset
-from wds_tools.errors import ShardError, UsageError
+from wds_tools.errors import ShardError
 from wds_tools.shard import scan
 from wds_tools.sources.base import Source
 from wds_tools.sources.options import Remote
@@ -95,11 +95,6 @@ class Table:
             self._index.spool.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self._index, Unpacked):
-            raise UsageError(
-                "compressed shards that were unpacked here cannot be sent to another process",
-                cure="Decompress them to files first, or pack in this process.",
-            )
         return Table, (self._index, self._remote)
 
 
