@@ -9,7 +9,9 @@ Somebody waits for the first batch, and its samples lie in as many blocks: of th
 fetched at first, and the blocks around them afterwards, each with a hole where such a sample was. So a first batch of
 64 pictures takes 7 MB, and not the 256 MiB of its blocks, and yet no byte is fetched twice.
 
-Extents that lie side by side are taken together, up to `MERGED_BYTES`.
+Extents that lie side by side are taken together, up to `MERGED_BYTES`, if they are needed at about the same time: a
+small dataset has nearly all its blocks in the queue, and neighbours that are needed a thousand samples later would fill
+the budget for that long (measured on 4,000 pictures at 40 ms: 310 a second, with the threads waiting for the host, 63%).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ __all__ = ["MERGED_BYTES", "Extent", "Request", "Spot", "Wanted"]
 
 MERGED_BYTES = 4 << 20
 """Of one request made of several extents. At 40 ms a round trip, 8 in flight, that is 800 MB/s."""
+NEAR = 64
+"""Places in the queue that may lie between extents that are taken together: about what the next moments need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,13 @@ class Extent:
     """A range of bytes that somebody will need.
 
     Attributes:
+        number: the how many-th it came to the queue.
         claims: how many announced samples need it, and one more while further ones may be announced.
         request: with what it is fetched; None while it waits in the queue.
     """
 
     spot: Spot
+    number: int
     claims: int = 0
     request: Request | None = None
 
@@ -104,6 +110,7 @@ class Wanted:
 
     budget: int
     held: int = 0
+    _count: int = 0
     _queue: deque[Extent] = field(default_factory=deque)
     _urgent: deque[Extent] = field(default_factory=deque)
     _begins: dict[tuple[int, int], Extent] = field(default_factory=dict)
@@ -203,7 +210,8 @@ class Wanted:
             self.release(extent)
 
     def _queued(self, spot: Spot) -> Extent:
-        extent = Extent(spot)
+        extent = Extent(spot, self._count)
+        self._count += 1
         self._queue.append(extent)
         self._begins[spot.shard, spot.begin] = self._ends[spot.shard, spot.end] = extent
         return extent
@@ -232,7 +240,7 @@ class Wanted:
             while True:
                 spot = found[-1 if at_end else 0].spot
                 other = table.get((spot.shard, spot.end if at_end else spot.begin))
-                if other is None:
+                if other is None or other.number - extent.number > NEAR:
                     break
                 if other.nbytes > room or size + other.nbytes > MERGED_BYTES:
                     break

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaders.plan import Plan
-from loaders.wanted import MERGED_BYTES, Extent, Request, Spot, Wanted
+from loaders.wanted import MERGED_BYTES, NEAR, Extent, Request, Spot, Wanted
 
 SIZE = 1000  # bytes of a sample
 DATA = memoryview(b"")
@@ -131,6 +131,14 @@ def test_neighbours_come_in_one_request_up_to_its_limit() -> None:
     for each in spots:
         wanted.claim_alone(each)
     assert taken(wanted) == [Spot(0, size, 5 * size), Spot(0, 0, size), spots[-1]]
+
+
+def test_neighbours_that_are_needed_much_later_come_later() -> None:
+    wanted = Wanted(budget=10**9)
+    wanted.claim_alone(spot(0))
+    others = [wanted.claim_alone(spot(2 * at)) for at in range(5, 5 + NEAR)]
+    wanted.claim_alone(spot(1))
+    assert taken(wanted) == [spot(0), *(other.spot for other in others), spot(1)]
 
 
 def test_neighbours_of_other_shards_are_none() -> None:

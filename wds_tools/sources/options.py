@@ -33,7 +33,8 @@ class Remote:
         connect_s: seconds for a connection to be made.
         minimum_rate: bytes a second below which a transfer is cut off and resumed, measured over `stall_s`.
         stall_s: seconds without that rate.
-        in_flight: ranges asked for at once, for each host; fewer while it says 429.
+        in_flight: ranges asked for at once, for each host; fewer while it says 429. At 40 ms a round trip, 16 of 430 KB
+            (four pictures, as blocks of small datasets are) bring 140 MB/s; 8 bring 70.
         storage: for each scheme that fsspec opens the options of its file system: {"s3": {"endpoint_url": ...}}.
     """
 
@@ -44,7 +45,7 @@ class Remote:
     connect_s: float = 10.0
     minimum_rate: int = 1024
     stall_s: float = 20.0
-    in_flight: int = 8
+    in_flight: int = 16
     storage: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
