@@ -10,9 +10,9 @@
  * decode_mcu from version 6 of 1996 to libjpeg-turbo 3.2; nothing else of it is touched. `pixels_huffman_count` is there to
  * try it, before it is relied upon.
  *
- * Trust: no byte outside the source is read. Behind a marker come zeros, which are counted; whoever has used some has gone
- * too far. A unit has at most 10 blocks of 64 codes of at most 31 bits, so each call ends. Whatever is odd is given up
- * (`stop`), not judged.
+ * Trust: no byte outside the source is read, since it has a marker, and reading ends there. Behind a marker come zeros,
+ * which are counted; whoever has used some has gone too far. A unit has at most 10 blocks of 64 codes of at most 31 bits,
+ * so each call ends. Whatever is odd is given up (`stop`), not judged.
  */
 #define _GNU_SOURCE /* dladdr */
 #include "_pixels_huffman.h"
@@ -28,8 +28,6 @@
 #define KEPT 5          /* tables of each kind: one more than a picture can have; most pictures have the same two */
 #define NEEDED 32       /* bits in the window before a code and its value, at most 31 */
 #define BEYOND 65       /* where a block ends that went wrong; a right one at 64 at most */
-#define ENDED (1 << 30) /* "zeros" in the window when the bytes end without a marker */
-#define NEAR 32         /* bytes before the end, as far ahead as libjpeg's window reaches, and more */
 
 #if JPEG_LIB_VERSION >= 70
 #define SCALED_SIZE(component) ((component)->DCT_h_scaled_size)
@@ -100,16 +98,12 @@ static INLINE bool has_ff(uint64_t bytes) {
     return (~bytes - 0x0101010101010101u) & bytes & 0x8080808080808080u;
 }
 
-/* Byte by byte: around 0xff, and at the end. 0xff and 0 are one byte of data, 0xff and anything else ends them. */
+/* Byte by byte: around 0xff, and near the end. 0xff and 0 are one byte of data, 0xff and anything else ends them. */
 static __attribute__((noinline)) void refill_slowly(pixels_huffman *self, reader *from) {
     while (from->bits <= 56) {
-        size_t left = (size_t)(self->end - from->next);
         unsigned byte = 0;
-        if (left < 2 && !self->marker) {
-            self->marker = true;
-            self->zeros = ENDED; /* libjpeg may find an error here, or look no further */
-        }
-        if (!self->marker && from->next[0] == 0xff && from->next[1] != 0) self->marker = true;
+        /* two bytes are there: `next` never passes a marker, and there is one */
+        if (from->next[0] == 0xff && from->next[1] != 0) self->marker = true;
         if (self->marker) {
             self->zeros += 8;
         } else {
@@ -237,14 +231,6 @@ static INLINE int skip_ac(pixels_huffman *self, reader *from, const pixels_codes
 
 /* ---- units ---- */
 
-/* Near the end without a marker before it: libjpeg reads ahead, and may find that an error now or a few codes later. */
-static bool ends_openly(const pixels_huffman *self, const reader *from) {
-    if (self->end - from->next >= NEAR) return false;
-    for (const uint8_t *at = from->next; at + 1 < self->end; at++)
-        if (at[0] == 0xff && at[1] != 0 && at[1] != 0xff) return false;
-    return true;
-}
-
 static pixels_huffman *of(j_decompress_ptr info) { return ((pixels_huffman_client *)info->client_data)->huffman; }
 
 static boolean decode_mcu(j_decompress_ptr info, JBLOCKROW *to) {
@@ -262,7 +248,7 @@ static boolean decode_mcu(j_decompress_ptr info, JBLOCKROW *to) {
         good = good && end <= 64;
         if (!good) break;
     }
-    if (!good || from.bits < self->zeros || ends_openly(self, &from)) self->stop(info);
+    if (!good || from.bits < self->zeros) self->stop(info);
     self->from = from;
     self->units++;
     return TRUE;
@@ -283,6 +269,15 @@ static const pixels_codes *codes_for(kept *all, const JHUFF_TBL *table, size_t p
     }
     oldest->picture = picture;
     return pixels_codes_make(&oldest->codes, table->bits, table->huffval, is_ac) ? &oldest->codes : NULL;
+}
+
+/* Whether there is a marker in or behind the scan: at the very end, nearly always. Where there is none, libjpeg's reading
+ * ahead decides how far a picture is good. */
+static bool has_marker(const struct jpeg_source_mgr *source) {
+    const uint8_t *bytes = source->next_input_byte;
+    for (size_t at = source->bytes_in_buffer; at >= 2; at--)
+        if (bytes[at - 2] == 0xff && bytes[at - 1] != 0 && bytes[at - 1] != 0xff) return true;
+    return false;
 }
 
 static bool is_known(j_decompress_ptr info) {
@@ -309,7 +304,7 @@ static bool set_blocks(pixels_huffman *self, j_decompress_ptr info) {
 }
 
 bool pixels_huffman_begin(pixels_huffman *self, j_decompress_ptr info, JDIMENSION first, JDIMENSION last) {
-    if (!is_known(info) || !set_blocks(self, info)) return false;
+    if (!is_known(info) || !has_marker(info->src) || !set_blocks(self, info)) return false;
     memset(self->level, 0, sizeof self->level);
     self->from = (reader){0, info->src->next_input_byte, 0};
     self->end = info->src->next_input_byte + info->src->bytes_in_buffer;

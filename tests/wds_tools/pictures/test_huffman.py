@@ -245,7 +245,9 @@ def test_much_damage_is_judged_as_libjpeg_judges_it() -> None:
 
 
 @pytest.mark.parametrize("data", [jpeg(60, 50), saved(scene(60, 50)[:, :, 0], "JPEG"), jpeg(60, 50, quality=100)])
-@pytest.mark.parametrize("end", [b"", b"\xff\xd9", b"\xff", b"\xff\xff\xd9", b"\xff\xff", b"\0"])
+@pytest.mark.parametrize(
+    "end", [b"", b"\xff\xd9", b"\xff", b"\xff\xff\xd9", b"\xff\xff", b"\xff" * 60, b"\xff" * 60 + b"\xd9", b"\0"]
+)
 def test_a_picture_cut_anywhere_is_judged_alike(data: bytes, end: bytes) -> None:
     facts, own, plain = read_facts(data), Kernel(), Kernel(huffman=False)
     for length in range(facts.scan, len(data) - 1):
