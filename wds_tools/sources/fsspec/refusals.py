@@ -71,7 +71,7 @@ def _of_request(error: BaseException, url: str) -> ShardstreamError | None:
     if isinstance(error, PermissionError) or status in {401, 403} or _ACCESS.search(type(error).__name__):
         extra = _EXTRAS.get(scheme(url) or "", "")
         cure = _CREDENTIALS.get(extra, "Give the options of its file system: Remote(storage={SCHEME: {...}})")
-        return UnavailableError(f"it may not be read: {_said(error)}", url=url, cure=cure)
+        return UnavailableError(f"access is refused: {_said(error)}", url=url, cure=cure)
     if isinstance(error, NotImplementedError):
         return UsageError(f"{scheme(url)}:// cannot do that: {_said(error)}", url=url)
     refused = status is not None and 400 <= status < 500 and status not in _PASSING

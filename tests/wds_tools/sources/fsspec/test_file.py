@@ -175,7 +175,7 @@ def test_wrong_keys_are_an_error_with_a_cure_and_are_not_tried_again(server: Sto
             lambda: open_source(shard, remote=server.options(attempts=1000)).size(),
             lambda: read(open_source(shard, remote=server.options(attempts=1000)), 0, 1),
         ):
-            with pytest.raises(UnavailableError, match=r"may not be read.*aws configure.*anon") as got:
+            with pytest.raises(UnavailableError, match=r"access is refused.*aws configure.*anon") as got:
                 ask()
             assert SECRET not in str(got.value)
 
@@ -284,14 +284,18 @@ def test_a_busy_store_is_known_as_one(odd: type[Odd]) -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (PermissionError(errno.EACCES, "no"), UnavailableError, "may not be read"),
-        (type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), UnavailableError, "may not"),
+        (PermissionError(errno.EACCES, "no"), UnavailableError, "access is refused"),
+        (
+            type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"),
+            UnavailableError,
+            "access is refused",
+        ),
         (OSError(errno.EINVAL, "bad request"), UnavailableError, "does not take the request"),
         (ValueError("bad"), UnavailableError, "does not take the request"),
         (FileNotFoundError("a.tar"), ShardMissingError, "nothing lies there"),
         (NotImplementedError("parts"), UsageError, "cannot do that"),
         (type("HttpError", (Exception,), {"code": 404})("gone"), ShardMissingError, "nothing lies there"),
-        (type("HttpError", (Exception,), {"status": 403})("no"), UnavailableError, "may not be read"),
+        (type("HttpError", (Exception,), {"status": 403})("no"), UnavailableError, "access is refused"),
         (type("HttpError", (Exception,), {"status_code": 400})("no"), UnavailableError, "does not take"),
     ],
 )
