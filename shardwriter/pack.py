@@ -72,6 +72,7 @@ def pack(
     max_failures: int | None = None,
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
+    told: Callable[[str], object] | None = None,
     command: str | None = None,
     remote: Remote | None = None,
 ) -> PackSummary:
@@ -106,6 +107,7 @@ def pack(
             with what was mended or another limit. None for any number.
         overwrite: replace the dataset of the same name that lies in `out`, or the beginnings of one.
         progress: called with the number of samples done since the last call; at once with those of an earlier run.
+        told: called with a few words, such as "12 shards, 3 not packed", whenever they change.
         command: what the listing should say made it; by default this call, without paths.
         remote: how a store is asked; `storage` has the options of its file system.
 
@@ -144,7 +146,7 @@ def pack(
     )
     with run:
         try:
-            run.pack(jobs=threads, max_failures=most, progress=progress or (lambda _: None))
+            run.pack(jobs=threads, max_failures=most, progress=progress or _silent, told=told or _silent)
         except TooManyFailuresError:
             write_failures(run)
             raise
@@ -206,6 +208,10 @@ def _head(samples: Input, settings: Settings, part: Part | None) -> dict[str, An
     except (TypeError, ValueError) as error:
         raise UsageError(f"the fingerprint of the input cannot be written as JSON: {error}") from error
     return copy
+
+
+def _silent(_: object) -> None:
+    """Nobody listens."""
 
 
 def _most(max_failures: int | None) -> int | None:

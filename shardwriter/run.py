@@ -35,7 +35,7 @@ from shardwriter.shards import Shards
 from shardwriter.sink import translated
 from shardwriter.stage import REPORTED, Prepared, Stage
 from shardwriter.target import Claim, remove
-from wds_tools.errors import KeyRefusedError, TooManyFailuresError, UnavailableError
+from wds_tools.errors import KeyRefusedError, TooManyFailuresError, UnavailableError, counted
 from wds_tools.index.listing import ShardRecord
 from wds_tools.tally import Tally
 
@@ -125,6 +125,7 @@ class Run:
         self._position = (0, 0)
         self._seen = SeenKeys()
         self._contents = Contents()
+        self._changed = False
         self._claim: Claim | None = None
         self._journal: Journal | None = None
 
@@ -148,13 +149,21 @@ class Run:
         if isinstance(error, UnavailableError | TooManyFailuresError) and self._kept_shards():
             error.cure = f"{error.cure.rstrip('.')}. {_GO_ON}" if error.cure else _GO_ON
 
-    def pack(self, *, jobs: int, max_failures: int | None, progress: Callable[[int], object]) -> None:
+    def pack(
+        self,
+        *,
+        jobs: int,
+        max_failures: int | None,
+        progress: Callable[[int], object],
+        told: Callable[[str], object],
+    ) -> None:
         """Pack what is missing.
 
         Args:
             jobs: threads that prepare samples.
             max_failures: how many samples may fail before the run ends, None for any number.
             progress: called with the number of samples that are done since the last call.
+            told: called with a few words on what has come of it, whenever that changes.
 
         Raises:
             TooManyFailuresError: more samples failed.
@@ -172,8 +181,10 @@ class Run:
                     self._take(number, place, made)
                     if max_failures is not None:
                         self._check_failures(max_failures)
+                    self._tell(told)
                     progress(1)
             work.shards.settle(self._note(number, len(work.leg.order)))
+            self._tell(told)
 
     def finished(self) -> None:
         """All that follows from the shards is written: nothing is left to resume."""
@@ -280,16 +291,35 @@ class Run:
     def _fail(self, number: int, place: int, failure: Failure | None) -> None:
         if failure is None:
             return
+        self._changed = True
         self.legs[number].failed[failure.kind] += 1
         self.journal.failed(number, place, failure)
 
     def _check_failures(self, most: int) -> None:
-        failed = sum(sum(work.failed.values()) - work.failed[DUPLICATE] for work in self.legs)
+        failed, _ = self._left_out()
         if failed > most:
             raise TooManyFailuresError(
-                f"{failed:,} samples could not be packed, and max_failures is {most:,}",
+                f"{counted(failed, 'sample')} could not be packed, and max_failures is {most:,}",
                 cure=f"See {self.legs[-1].leg.failures} for the reasons; mend the input, or allow more.",
             )
+
+    def _left_out(self) -> tuple[int, int]:
+        """How many samples failed, and how many are duplicates."""
+        duplicates = sum(work.failed[DUPLICATE] for work in self.legs)
+        return sum(work.failed.total() for work in self.legs) - duplicates, duplicates
+
+    def _tell(self, told: Callable[[str], object]) -> None:
+        if not self._changed:
+            return
+        self._changed = False
+        told(self._words())
+
+    def _words(self) -> str:
+        failed, duplicates = self._left_out()
+        words = [counted(self._kept_shards(), "shard")]
+        words += [f"{failed:,} not packed"] if failed else []
+        words += [counted(duplicates, "duplicate")] if duplicates else []
+        return ", ".join(words)
 
     def _note(self, number: int, following: int) -> tuple[int, int, _Open]:
         work = self.legs[number]
@@ -306,6 +336,7 @@ class Run:
             misnamed=ended.misnamed,
             contents=np.array(ended.contents, np.uint64),
         )
+        self._changed = True
         self.journal.shard(line)
         self.legs[number].take(line)
 

@@ -57,6 +57,7 @@ class Progress:
         self.total = total
         self.unit = unit
         self.count = 0
+        self.noted = ""
         self._stream = stream
         self._clock = clock
         self._lock = threading.Lock()
@@ -79,6 +80,11 @@ class Progress:
             if self._face is not None:
                 self._face.moved(self._clock())
 
+    def note(self, text: str) -> None:
+        """Show a few words behind the count from now on, such as "12 shards, 3 not packed"."""
+        with self._lock:
+            self.noted = text
+
     def say(self, text: str) -> None:
         """Write a whole line to stderr without tearing the bar."""
         with self._lock:
@@ -97,7 +103,8 @@ class Progress:
         """The closing line, such as "packing: 1,200 pictures in 3.2 s, 375/s"."""
         seconds = now - self.began
         stopped = "" if done else "stopped after "
-        return f"{self.title}: {stopped}{self._counted(self.count)} in {_duration(seconds)}{_rate(self.count, seconds)}"
+        counts = f"{self._counted(self.count)} in {_duration(seconds)}{_rate(self.count, seconds)}"
+        return f"{self.title}: {stopped}{counts}{self._noted()}"
 
     def line(self, now: float) -> str:
         """The line for a log, such as "packing: 600 of 1,200 pictures, 375/s, 2 s left"."""
@@ -106,7 +113,10 @@ class Progress:
         left = ""
         if self.total is not None and 0 < self.count < self.total:
             left = f", {_duration(seconds / self.count * (self.total - self.count))} left"
-        return f"{self.title}: {done}{_rate(self.count, seconds)}{left}"
+        return f"{self.title}: {done}{_rate(self.count, seconds)}{left}{self._noted()}"
+
+    def _noted(self) -> str:
+        return f"; {self.noted}" if self.noted else ""
 
     def _counted(self, number: int) -> str:
         return counted(number, self.unit.removesuffix("s"), self.unit)
@@ -166,7 +176,10 @@ class _Bar:
     def moved(self, now: float) -> None:
         seconds = now - self._owner.began
         self._rich.update(
-            self._task, completed=self._owner.count, rate=_rate(self._owner.count, seconds).removeprefix(", ")
+            self._task,
+            completed=self._owner.count,
+            rate=_rate(self._owner.count, seconds).removeprefix(", "),
+            note=self._owner.noted,
         )
 
     def say(self, text: str) -> None:
@@ -186,10 +199,11 @@ def _rich_bar(owner: Progress, stream: TextIO) -> tuple[RichProgress, TaskID]:
         rich_progress.TextColumn("{task.completed:,.0f} {task.fields[of]}", markup=False),
         rich_progress.TextColumn("{task.fields[rate]}", markup=False),
         rich_progress.TimeRemainingColumn(),
+        rich_progress.TextColumn("{task.fields[note]}", markup=False),
     )
     of = owner.unit if owner.total is None else f"of {owner.total:,} {owner.unit}"
     made = rich_progress.Progress(*columns, console=Console(file=stream), transient=True)
-    return made, made.add_task(owner.title, total=owner.total, of=of, rate="")
+    return made, made.add_task(owner.title, total=owner.total, of=of, rate="", note="")
 
 
 def _rate(count: int, seconds: float) -> str:

@@ -159,6 +159,7 @@ class Packing:
                 pictures=Pictures() if max_pixels is None else Pictures(max_pixels=max_pixels),
                 transcode=self.transcode,
                 progress=bar.advance,
+                told=bar.note,
                 command=command_line(ctx, places=places, without=_DECIDES_NOTHING),
                 **said,
             )

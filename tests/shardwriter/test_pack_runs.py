@@ -250,6 +250,13 @@ def test_duplicates_are_left_out_and_told_apart_from_failures(tmp_path: Path, pi
     assert listing(tmp_path / "out")["failed"] == {"duplicate": 2, "truncated": 1, "unsupported": 1}
 
 
+def test_what_has_come_of_it_is_told_on_the_way(tmp_path: Path, pictures: Path) -> None:
+    told: list[str] = []
+    pack(pictures, tmp_path / "out", max_samples=10, dedup=True, shuffle=False, told=told.append)
+    assert told[-1] == "4 shards, 2 not packed, 2 duplicates"
+    assert len(told) == len(set(told))
+
+
 class Hashed(BaseInput):
     """Pictures by number."""
 

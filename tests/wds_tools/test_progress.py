@@ -33,6 +33,19 @@ def test_a_log_gets_a_line_every_few_seconds_and_a_summary() -> None:
     ]
 
 
+def test_a_note_stands_behind_the_count_in_a_log_and_in_the_summary() -> None:
+    log, clock = io.StringIO(), Clock()
+    with progress.bar("packing", total=200, unit="pictures", stream=log, clock=clock) as bar:
+        bar.note("2 shards, 1 not packed")
+        clock.now += 10.0
+        bar.advance(100)
+        bar.note("3 shards, 1 not packed")
+    assert log.getvalue().splitlines() == [
+        "packing: 100 of 200 pictures, 10/s, 10 s left; 2 shards, 1 not packed",
+        "packing: 100 pictures in 10 s, 10/s; 3 shards, 1 not packed",
+    ]
+
+
 def test_without_a_total_nothing_is_said_of_the_time_left() -> None:
     log, clock = io.StringIO(), Clock()
     with progress.bar("scanning", unit="shards", stream=log, clock=clock) as bar:

@@ -171,7 +171,7 @@ def test_too_many_failures_end_with_status_1(tmp_path: Path, pictures: Path) -> 
     (pictures / "ant/page.jpg").write_bytes(b"<html>")
     result = wds("pack", pictures, tmp_path / "out", "--max-failures", 0)
     assert result.exit_code == 1
-    assert "1 samples could not be packed, and max_failures is 0" in result.stderr
+    assert "1 sample could not be packed, and max_failures is 0" in result.stderr
     assert (tmp_path / "out/failures.jsonl").exists()
 
 
