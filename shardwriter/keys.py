@@ -8,7 +8,9 @@
 
 Numbers and hashes suit names that cannot be keys: not UTF-8, longer than 1,024 bytes, with backslashes or control
 characters, or equal but for their extension. Blanks are fine in a key, and so are all printable signs of Unicode. Keys
-that differ only in how accents are composed (NFC, NFD) count as equal: on macOS they would be one file.
+that differ only in how accents are composed (NFC, NFD) count as equal: on macOS they would be one file. Keys that
+differ only in case are different keys, as every reader has it; unpacked with `tar` on macOS or Windows they would be
+one file too.
 
 What a number or a hash stands for is kept beside the shards, one line a sample, `KEY<tab>ORIGINAL`, in the file that
 `originals_name` names. That costs nothing per sample in the shards, and nothing in memory.

@@ -12,8 +12,8 @@
 - `keep` or `drop` choose fields, `rename` names them anew. A sample that has nothing left, or a field twice, is
   reported.
 - Keys stay. Shards that were written one by one often number their samples from 0 each: keys that come twice among the
-  first and last of up to 64 shards are refused at once, any other by the writer. `keys` gives numbers or hashes (of the
-  shard's name and the key).
+  first and last of up to 64 shards (the first of two or three remote ones) are refused at once, any other by the
+  writer. `keys` gives numbers or hashes (of the shard's name and the key).
 
 Fields pass as read-only views on the sample's bytes, so that nothing is copied between reading and writing.
 """
@@ -45,7 +45,7 @@ from wds_tools.urls import Urls
 __all__ = ["Shards", "open_shards"]
 
 _LOOKED_AT = 64
-"""Shards whose first and last keys are compared beforehand: enough to see that each counts from 0."""
+"""Local shards whose first and last keys are compared beforehand: enough to see that each counts from 0."""
 
 
 class Shards(BaseInput):
@@ -174,11 +174,12 @@ class Shards(BaseInput):
         """
         if self._keys != "path" or self._where is not None:
             return
-        step = max(len(self.urls) // _LOOKED_AT, 1)
+        away = addresses.is_remote(self.urls[0])  # each look is a request then
+        looked_at = range(0, len(self.urls), max(len(self.urls) // (2 if away else _LOOKED_AT), 1))
         known: dict[str, str] = {}
-        for shard in range(0, len(self.urls), step):
+        for shard in looked_at:
             first, last = self._starts[shard], self._starts[shard + 1] - 1
-            for number in sorted({first, last}) if first <= last else ():
+            for number in sorted({first, first if away else last}) if first <= last else ():
                 key = self._old_key(number)
                 other = known.setdefault(key, self.urls[shard])
                 if other != self.urls[shard]:

@@ -12,6 +12,7 @@ import loaders
 from shardwriter import ShardWriter, pack
 from shardwriter.inputs.shards import Shards, open_shards
 from tests.builders import picture, write_shard, write_tar
+from tests.servers.faulty import FaultyServer
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import (
     FieldError,
@@ -252,3 +253,19 @@ def test_the_loaders_read_what_came_of_it(tmp_path: Path, made: Rows) -> None:
     assert len(open_dataset(tmp_path / "new/dataset.json")) == 10
     with pytest.raises(FieldError), open_shards(tmp_path / "old", where="json.n.deeper > 1 or cls > 7") as samples:
         samples.sample(0)
+
+
+def test_remote_shards_are_read_by_ranges_a_sample_each(tmp_path: Path, made: Rows, packed: Callable[..., Any]) -> None:
+    with open_shards(tmp_path / "old") as samples:
+        pack(samples, tmp_path / "indexed", shuffle=False, max_samples=4)
+    files = {f"/d/{path.name}": path.read_bytes() for path in (tmp_path / "indexed").iterdir() if path.is_file()}
+    with FaultyServer(files) as server:
+        url = f"http://{server.name}:{server.port}/d/dataset.json"
+        with open_shards(url, where="cls == 1") as samples:
+            done = packed(samples)
+            assert samples.original(0).endswith("train-000000.tar/k01")
+        asked = len(server.requests)
+        with open_shards(url) as samples:
+            assert samples.sample(9)["cls"] == made["k09"]["cls"]
+        assert len(server.requests) - asked < 8
+    assert done.rows == {key: row for key, row in made.items() if row["cls"] == b"1"}
