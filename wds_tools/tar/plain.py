@@ -12,7 +12,6 @@ microseconds a header where `sum` needs 4. Sums that differ by 65521 pass for eq
 at the very most; `headers.parse` compares the sums themselves.
 
 Measured on 2 shared cores with Python 3.11: 1.2 microseconds a member, of which 0.25 are the checksum.
-From the buffer to the dict, a sample of 512 bytes and a label costs 3.4, and in C 1.0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Runs of plain members and the samples they make: by `_walk.c` where it was built, else by `plain`.
 
-Both give the same for the same bytes, so that nothing depends on which it is but time: a sample of two members, 512
-bytes and a label, costs 1.0 microsecond in C and 3.4 in Python, from the buffer to the dict.
+Both give the same for the same bytes, so that nothing depends on which it is but time. From the buffer to the dict, a
+sample of 512 bytes and a label costs 0.3 microseconds in C and 4 in Python; with an extension before each member, as
+tarfile and webdataset's writers make them, 0.4 and 20.
 
 Called as `runs.plain_members(...)`, so that one can be put in the place of the other.
 """
