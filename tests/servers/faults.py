@@ -130,6 +130,10 @@ def _contradicts(request: Request, stored: Stored) -> Reply:
     return replace(reply, body=b"?" + reply.body).but(Content_Length=str(len(reply.body) + 1))
 
 
+def _never_true(request: Request, stored: Stored) -> Reply:
+    return ignoring_range(request, stored) if "if-range" in request.headers else well(request, stored)
+
+
 def _beyond(request: Request, stored: Stored) -> Reply:
     if request.range is None:
         return well(request, stored)
@@ -265,6 +269,7 @@ FAULTS = [
         ranges=RangesRefusedError,
         stream=UnavailableError,
     ),
+    Fault("If-Range is never true", then=Behaviour(_never_true)),
     Fault("chunked ranges", then=Behaviour(chunked(well))),
     Fault("an end without a proof", then=Behaviour(until_closed()), ranges=RangesRefusedError, cuts=False),
     Fault(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import ssl
 import threading
 from dataclasses import dataclass
 from typing import Self
@@ -18,10 +20,12 @@ class Proxy:
 
     Attributes:
         credentials: the Proxy-Authorization header that it wants; None: lets everybody pass.
+        tls: is spoken to by https where given.
         heads: the heads of the requests that came, in order.
     """
 
     credentials: str | None = None
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         self.heads: list[str] = []
@@ -47,7 +51,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://localhost:{self.port}"
 
     def _start(self, run: object, *arguments: object) -> None:
         thread = threading.Thread(target=run, args=arguments, name="proxy", daemon=True)  # type: ignore[arg-type]
@@ -59,10 +63,15 @@ class Proxy:
             while True:
                 self._start(self._serve, self._listener.accept()[0])
 
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.socket() as server, contextlib.suppress(OSError):
+    def _serve(self, raw: socket.socket) -> None:
+        with raw, socket.socket() as server, contextlib.suppress(OSError):
+            client = raw if self.tls is None else self.tls.wrap_socket(raw, server_side=True)
             with self._lock:
                 self._sockets |= {client, server}
+            self._lead(client, server)
+
+    def _lead(self, client: socket.socket, server: socket.socket) -> None:
+        with client:
             head = b""
             while b"\r\n\r\n" not in head:
                 data = client.recv(65536)
@@ -82,18 +91,19 @@ class Proxy:
             else:
                 path = f"{place.path}?{place.query}" if place.query else place.path
                 server.sendall(text.replace(target, path, 1).encode("latin-1"))
-            other = threading.Thread(target=_pump, args=(client, server), daemon=True)
-            other.start()
-            _pump(server, client)
-            other.join()
+            _pump(client, server)
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    _shut(sink)
-    _shut(source)
+def _pump(client: socket.socket, server: socket.socket) -> None:
+    """Hand on what comes from either side, in one thread (TLS takes no two), until one of them ends."""
+    while True:
+        pending = isinstance(client, ssl.SSLSocket) and client.pending() > 0
+        ready = [client] if pending else select.select([client, server], [], [])[0]
+        for source in ready:
+            data = source.recv(65536)
+            if not data:
+                return
+            (server if source is client else client).sendall(data)
 
 
 def _shut(connection: socket.socket) -> None:

@@ -139,6 +139,19 @@ def test_https_passes_a_proxy_in_a_tunnel_with_its_own_password(
         assert "proxy-authorization" not in server.requests[0].headers
 
 
+def test_https_passes_a_proxy_that_is_itself_spoken_to_by_https(
+    tls: ssl.SSLContext, trusted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", trusted)
+    with FaultyServer({"/x.tar": CONTENT}, tls=tls, name="localhost") as server, Proxy(tls=tls) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        with HttpFile(server.url("/x.tar")) as file:
+            for at in range(10):  # after eight of them lateness is known, and cannot be seen from outside of the tunnel
+                assert read(file, at * 100_000, 100_000) == CONTENT[at * 100_000 : at * 100_000 + 100_000]
+        assert len(server.requests) == 10
+        assert [head.split(" ")[0] for head in proxy.heads] == ["CONNECT"]
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_proxy_that_refuses_names_the_setting(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy("Basic never") as proxy:

@@ -38,6 +38,7 @@ from wds_tools.sources.options import Remote
 __all__ = ["Answer", "ask"]
 
 _DRAINED = 16 << 10  # what is sooner read than a new connection made: the pages with redirects and errors
+_SECOND_CONNECT_S = 1.0  # while it connects, nobody looks at the first
 _NONE = urllib3.Retry(total=False, redirect=False)  # which is ours to do
 _BROKEN = (OSError, http.client.HTTPException, HTTPError)
 
@@ -113,6 +114,7 @@ class Answer:
 
     def close(self) -> None:
         """Give the connection back, to be used again where the body has been read or its rest is short."""
+        self._exchange.over()
         if self._drained():
             self._response.release_conn()
         else:
@@ -120,7 +122,9 @@ class Answer:
 
     def _drained(self) -> bool:
         left = self._body.length
-        if self._body.fp is not None and left is not None and left <= _DRAINED and not self._exchange.is_cut:
+        if self._exchange.is_cut:
+            return False
+        if self._body.fp is not None and left is not None and left <= _DRAINED:
             rest = memoryview(bytearray(left))
             try:
                 while self._body.fp is not None and self._body.readinto1(rest):
@@ -159,27 +163,34 @@ def ask(
     place = host(origin(url))
     second: list[Answer] = []
 
-    def once(exchange: Exchange) -> Answer:
+    def once(exchange: Exchange, connect_s: float) -> Answer:
         if watch is not None:
             watch(exchange)
-        response = _response(url, headers, remote, exchange)
+        timeout = urllib3.Timeout(connect=connect_s, read=remote.stall_s)
+        response = _response(url, headers, timeout, exchange)
         place.answered(exchange.first_byte_s, good=response.status < 400)
         return Answer(bare(url), response, exchange, remote)
 
     def ask_again(rival: Exchange) -> bool:
         try:
-            second.append(once(Exchange(rival=rival)))
+            answer = once(Exchange(rival=rival), min(remote.connect_s, _SECOND_CONNECT_S))
         except (OvertakenError, Fault, UnavailableError):
             return False
+        if answer.status >= 400:  # the first may still do better
+            answer.close()
+            return False
+        second.append(answer)
         return True
 
     try:
-        return once(Exchange(late_after=place.late_after(), ask_again=ask_again))
+        return once(Exchange(late_after=place.late_after(), ask_again=ask_again), remote.connect_s)
     except OvertakenError:
         return second[0]
 
 
-def _response(url: str, headers: Mapping[str, str], remote: Remote, exchange: Exchange) -> urllib3.BaseHTTPResponse:
+def _response(
+    url: str, headers: Mapping[str, str], timeout: urllib3.Timeout, exchange: Exchange
+) -> urllib3.BaseHTTPResponse:
     target = bare(url)
     try:
         with exchange:
@@ -187,7 +198,7 @@ def _response(url: str, headers: Mapping[str, str], remote: Remote, exchange: Ex
                 "GET",
                 target,
                 headers=dict(headers),
-                timeout=urllib3.Timeout(connect=remote.connect_s, read=remote.stall_s),
+                timeout=timeout,
                 retries=_NONE,
                 redirect=False,
                 preload_content=False,

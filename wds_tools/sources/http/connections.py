@@ -25,6 +25,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 __all__ = ["Body", "Connection", "Exchange", "OvertakenError", "SecureConnection", "begin_anew", "exchanging"]
 
+_CHUNK = 1 << 18  # so much is made room for in advance of what one read of a chunk brings
 _local = threading.local()
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
@@ -56,7 +57,7 @@ class Exchange:
         self._late_after = late_after
         self._ask_again = ask_again
         self._rival = rival
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | None = None  # of TLS within TLS (a proxy by https) the outer one
         self._outer: Exchange | None = None
 
     def __enter__(self) -> Self:
@@ -70,14 +71,20 @@ class Exchange:
     def cut(self) -> None:
         """End it, from any thread: reads come to an end at once."""
         self.is_cut = True
-        if self._socket is not None:
+        if (connection := self._socket) is not None:
+            _shut(connection)
+
+    def sent(self, connection: object) -> None:
+        """The request is on its way."""
+        self._socket = _socket_of(connection)
+        if self._socket is not connection:
+            self._late_after = None  # what has come is not seen from outside of such a tunnel
+        if self.is_cut and self._socket is not None:
             _shut(self._socket)
 
-    def sent(self, connection: socket.socket) -> None:
-        """The request is on its way."""
-        self._socket = connection
-        if self.is_cut:
-            _shut(connection)
+    def over(self) -> None:
+        """The connection is about to serve others: no `cut` may reach it any more."""
+        self._socket = None
 
     def await_first(self, body: Body) -> None:
         """Wait for the answer's first byte, here or at the rival.
@@ -140,6 +147,12 @@ def _first(exchanges: list[Exchange], seconds: float | None) -> Exchange | None:
             return None
 
 
+def _socket_of(connection: object) -> socket.socket | None:
+    """The socket itself, or the one below a layer of urllib3's own."""
+    below = connection if isinstance(connection, socket.socket) else getattr(connection, "socket", None)
+    return below if isinstance(below, socket.socket) else None
+
+
 def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it has ended by itself
         # Not SSLSocket's own, which would let a read that goes on have bytes that are still encrypted.
@@ -166,17 +179,21 @@ class Body(http.client.HTTPResponse):
         """
         if self.fp is None:
             return 0
-        if self.chunked or self.length is None:
-            data = self.read1(len(buffer))
-            buffer[: len(data)] = data
-            if not data and self.fp is not None:
-                self.close()
-            return len(data)
-        count: int = self.fp.readinto1(buffer[: self.length])
-        self.length -= count
-        if not self.length:
+        if self.chunked:
+            return self._chunk_into(buffer)
+        count: int = self.fp.readinto1(buffer if self.length is None else buffer[: self.length])
+        if self.length is not None:
+            self.length -= count
+        if self.length == 0 or (self.length is None and not count):
             self.close()
         return count
+
+    def _chunk_into(self, buffer: Any) -> int:
+        data = self.read1(min(len(buffer), _CHUNK))
+        buffer[: len(data)] = data
+        if not data:
+            self.close()
+        return len(data)
 
 
 class Connection(HTTPConnection):
@@ -186,11 +203,12 @@ class Connection(HTTPConnection):
 
     def connect(self) -> None:
         super().connect()
-        _sockets.add(self.sock)
+        if (made := _socket_of(self.sock)) is not None:
+            _sockets.add(made)
 
     def getresponse(self) -> Any:
         exchange = getattr(_local, "exchange", None)
-        if exchange is not None and self.sock is not None:
+        if exchange is not None:
             exchange.sent(self.sock)
         return super().getresponse()
 

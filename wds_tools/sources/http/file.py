@@ -5,6 +5,9 @@ is taken up at the byte where it broke. From the first answer on every request s
 wants a part, so that all parts are of one object: a server that has another one now answers with all of it, which is
 seen by its ETag, its date or its length, and is an error.
 
+Servers that do not know If-Range aright answer with all of the same version: they are asked without it from then on,
+and what their answers say of the version is compared as before.
+
 What an answer says is checked before a byte of it counts: status, range, length, encoding, version. A part that begins
 too early is read from where it matters, one that ends too early is continued, any other range is tried again.
 
@@ -49,6 +52,7 @@ class HttpFile:
         self._expected = Facts.expected(size, version)
         self._subject = Subject(url, self._remote, self._expected)
         self._ranges: bool | None = None
+        self._conditional = True
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({public(self.url)!r})"
@@ -139,6 +143,7 @@ class _Range:
         self._offset = offset
         self._buffer = buffer
         self._done = 0
+        self._condition: str | None = None
 
     def fill(self) -> None:
         """Bring all bytes, over as many answers as it takes."""
@@ -172,9 +177,8 @@ class _Range:
 
     def _headers(self) -> dict[str, str]:
         headers = {"Range": f"bytes={self._offset + self._done}-{self._offset + len(self._buffer) - 1}"}
-        if condition := self._subject.facts.condition:
-            headers["If-Range"] = condition
-        return headers
+        self._condition = self._subject.facts.condition if self._file._conditional else None  # noqa: SLF001
+        return headers if self._condition is None else headers | {"If-Range": self._condition}
 
     def _judge(self, answer: Answer) -> tuple[int, int]:
         """How many bytes of the body lie before those that are wanted, and up to which place it fills the buffer."""
@@ -188,9 +192,13 @@ class _Range:
         return self._from_part(answer)
 
     def _from_whole(self) -> tuple[int, int]:
-        if self._file.ranges:
+        file = self._file
+        if self._condition is not None and file.ranges is not False:
+            file._conditional = False  # noqa: SLF001
+            raise Fault("the server takes the version that it names itself for another one")
+        if file.ranges:
             raise Fault("the server has answered ranges before, and now sends the whole")
-        self._file._ranges = False  # noqa: SLF001
+        file._ranges = False  # noqa: SLF001
         if self._offset:
             raise self._no_ranges()
         self._done = 0

@@ -154,4 +154,5 @@ class _Discreet(logging.Filter):
 
 
 os.register_at_fork(after_in_child=_begin_anew)
-logging.getLogger("urllib3.connectionpool").addFilter(_Discreet())
+for _name in ("urllib3.connectionpool", "urllib3.connection"):
+    logging.getLogger(_name).addFilter(_Discreet())
