@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from tests.builders import picture
 from wds_tools.cli import root
+from wds_tools.dataset import open_dataset
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,3 +68,21 @@ def test_the_commands_of_the_inputs_run_as_written(folder: Path, monkeypatch: py
             assert (words[0], result.exit_code) == ("wds", 0), f"{line}\n{result.output}"
             commands += 1
     assert commands >= 8
+
+
+def test_packing_runs_as_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands and code in the order of the page, since the later ones look at what the earlier ones have made."""
+    monkeypatch.chdir(folder)
+    page = (ROOT / "docs/packing.md").read_text()
+    languages = []
+    for language, block in re.findall(r"^```(python|sh)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        languages.append(language)
+        if language == "python":
+            exec(compile(block, "docs/packing.md", "exec"), {"__name__": "__main__"})
+            continue
+        for line in block.splitlines():
+            result = CliRunner().invoke(root, shlex.split(line)[1:])
+            assert (line[:4], result.exit_code) == ("wds ", 0), f"{line}\n{result.output}"
+    assert languages.count("python") >= 3
+    assert languages.count("sh") >= 3
+    assert len(open_dataset(folder / "parts")) == 60
