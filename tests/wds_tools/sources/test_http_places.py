@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.faulty import Behaviour, FaultyServer, drops, encoded, page, resets, says, sends_on
+from tests.servers.faulty import Behaviour, FaultyServer, drops, encoded, names, page, resets, says, sends_on, well
 from wds_tools.errors import ShardstreamError, UnavailableError, UsageError
 from wds_tools.sources.http import HttpFile, HttpStream, close_idle
 from wds_tools.sources.options import Remote
@@ -263,6 +263,26 @@ def test_no_secret_is_in_any_message_log_or_repr(behaviour: Behaviour, caplog: p
             assert SECRET not in "".join(shown)
             assert f"http://127.0.0.1:{server.port}/x.tar?X-Signature=..." in str(caught.value)
             assert caught.value.url == url  # which programs may go on with
+
+
+def test_headers_that_do_not_parse_bring_no_url_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    odd = Behaviour(names(well, **{"X: 1\r\nthis is no header\r\nY": "2"}))
+    with FaultyServer({"/x.tar": CONTENT}, then=odd) as server:
+        with HttpFile(server.url(f"/x.tar?signature={SECRET}")) as file:
+            assert read(file) == CONTENT[:100]
+    assert SECRET not in caplog.text
+
+
+def test_a_hub_that_limits_counts_as_much_as_the_store_that_it_leads_to() -> None:
+    with FaultyServer({"/signed": CONTENT}) as store:
+        location = Behaviour(sends_on(store.url("/signed")))
+        with (
+            FaultyServer({"/x.tar": b""}, [Behaviour(says(429))], location) as hub,
+            HttpFile(hub.url("/x.tar")) as file,
+        ):
+            assert not file.limited
+            assert read(file) == CONTENT[:100]
+            assert file.limited
 
 
 def test_others_may_go_on_logging_with_urllib3(caplog: pytest.LogCaptureFixture) -> None:

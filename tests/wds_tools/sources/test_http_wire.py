@@ -14,7 +14,7 @@ from tests.servers.faulty import Behaviour, Conversation, Deliver, FaultyServer,
 from tests.servers.proxy import Proxy
 from tests.servers.relay import Relay
 from wds_tools.errors import UnavailableError, UsageError
-from wds_tools.sources.http import HttpFile, HttpStream, close_idle, hosts
+from wds_tools.sources.http import HttpFile, HttpStream, close_idle, hosts, pools
 from wds_tools.sources.options import Remote
 
 CONTENT = bytes(range(256)) * 4000
@@ -237,7 +237,10 @@ def test_where_the_first_is_faster_after_all_the_second_is_closed(
         assert len(server.requests) == 13
 
 
-def test_a_second_request_that_fails_leaves_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refusal", [None, 503, 404])
+def test_a_second_request_that_fails_leaves_the_first_alone(
+    refusal: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     second_failed = threading.Event()
 
     def first(conversation: Conversation, reply: Reply) -> None:
@@ -245,7 +248,10 @@ def test_a_second_request_that_fails_leaves_the_first_alone(monkeypatch: pytest.
         conversation.send(reply)
 
     def second(conversation: Conversation, reply: Reply) -> None:
-        drops(conversation, reply)
+        if refusal is None:
+            drops(conversation, reply)
+        else:
+            conversation.send(Reply(refusal, {"Content-Length": "0"}))
         second_failed.set()
 
     deliver = OnNumber({11: first, 12: second})
@@ -253,6 +259,14 @@ def test_a_second_request_that_fails_leaves_the_first_alone(monkeypatch: pytest.
         with HttpFile(server.url("/x.tar"), remote=PATIENT) as file:
             read_twelve(file, monkeypatch)
         assert len(server.requests) == 13
+
+
+def test_connections_that_were_idle_for_too_long_are_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultyServer({"/x.tar": CONTENT}) as server, HttpFile(server.url("/x.tar")) as file:
+        for idle_s, connections in ((30.0, 1), (30.0, 1), (0.0, 2), (0.0, 3)):
+            monkeypatch.setattr(pools, "_IDLE_S", idle_s)
+            read(file)
+            assert server.connections == connections
 
 
 def test_over_a_relay_that_cuts_all_arrives_and_no_byte_twice_in_place() -> None:
