@@ -3,9 +3,10 @@
 `iter_streamed` gives the samples of an open stream, compressed or not, as `shard.iter_samples` does of a source. What
 is missing at its end is seen: by the stream's length, or its own end mark, or else by the archive's end.
 
-`open_pass` opens any shard for walks that go forward (scans, listings of contents, checksums): a local one as it is, a
-remote one over a stream. Steps back, as to the data of a link, are ranged reads of their own. A stream that does not
-say its length is first brought to a nameless temporary file, since a walk has to know where the end is.
+`open_pass` opens any shard for walks that go forward (scans, listings of contents): a local one as it is, a remote one
+over a stream. Steps back, as to the data of a link, are ranged reads of their own. A stream that does not say its
+length is first brought to a nameless temporary file, since a walk has to know where the end is. `open_copy` does that
+with every remote shard, for those who look at it several times.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wds_tools.sources.options import Remote
 from wds_tools.sources.resolve import open_source, open_stream
 from wds_tools.tar.compressed import SNIFFED, Arriving, Decompressed, sniff
 
-__all__ = ["ForwardSource", "Incoming", "iter_streamed", "open_pass"]
+__all__ = ["ForwardSource", "Incoming", "iter_streamed", "open_copy", "open_pass"]
 
 _PIECE = 1 << 20
 _HEAD = 4096
@@ -126,6 +127,19 @@ def open_pass(url: str, *, remote: Remote | None = None) -> Source:
     except BaseException:
         stream.close()
         raise
+
+
+def open_copy(url: str, *, remote: Remote | None = None) -> Source:
+    """Open a shard to be read in any order: a remote one is fetched whole, in one request. The caller closes it.
+
+    Raises:
+        UsageError, ShardMissingError, UnavailableError: as `open_pass`.
+        TruncatedShardError: it came without a proof that it is all.
+    """
+    if not addresses.is_remote(url):
+        return open_source(url)
+    with open_stream(url, remote=remote) as stream:
+        return _Spooled(stream)
 
 
 class ForwardSource:

@@ -32,7 +32,7 @@ from wds_tools.index.listing import read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.shard import ShardNotes, iter_samples
 from wds_tools.sources.base import Source
-from wds_tools.sources.resolve import open_source
+from wds_tools.streamed import open_copy
 from wds_tools.tally import Tally
 from wds_tools.urls import Urls
 from wds_tools.verify_index import Expected, compare, compare_totals, expectations
@@ -177,7 +177,7 @@ class _Work:
         url, expected = shard
         read = _Read(url=url)
         try:
-            with open_source(url) as source:
+            with open_copy(url) as source:
                 read.bytes = source.size()
                 samples = self._read(source, read)
                 read.problems += compare(source, samples, expected)

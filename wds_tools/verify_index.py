@@ -23,9 +23,11 @@ from wds_tools.checksum import begin, known
 from wds_tools.contents import compression
 from wds_tools.errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
 from wds_tools.index.beside import refusal, unlisted
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
 from wds_tools.index.listing import LISTING_NAME, Listing, read_listing
-from wds_tools.index.offsets import OffsetArray, map_offsets
+from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.shard import scan
 from wds_tools.sources.base import Source
@@ -68,7 +70,7 @@ def expectations(urls: Urls, problem: Callable[[ShardstreamError], None]) -> dic
     found: dict[str, Expected | None] = {}
     beside: dict[str, dict[str, Expected]] = {}
     for place in places(urls):
-        url = os.path.abspath(addresses.path_of(place.url))
+        url = place.url if addresses.is_remote(place.url) else os.path.abspath(addresses.path_of(place.url))
         if place.listing:
             listed = _guarded(url, problem)
             if place.folder and listed and (names := unlisted(url, listed)):
@@ -77,7 +79,7 @@ def expectations(urls: Urls, problem: Callable[[ShardstreamError], None]) -> dic
             continue
         listing = addresses.join(url, LISTING_NAME)
         if listing not in beside:
-            beside[listing] = _guarded(listing, problem) if Path(listing).is_file() else {}
+            beside[listing] = _guarded(listing, problem) if _may_be_there(listing) else {}
         found[url] = beside[listing].get(url)
     refuse_duplicates(list(found))
     return found
@@ -141,6 +143,19 @@ def _miscounted(place: str, said: str, found: str) -> StaleIndexError:
     return StaleIndexError(f"the listing says {said}, the shards have {found}", url=place, cure=cure)
 
 
+def _may_be_there(listing: str) -> bool:
+    """Whether a listing lies there; a host is asked, and says no in any way that it likes."""
+    if not addresses.is_remote(listing):
+        return Path(listing).is_file()
+    try:
+        read_listing(listing)
+    except UnavailableError:
+        return False
+    except ListingError:
+        return True
+    return True
+
+
 def _guarded(listing: str, problem: Callable[[ShardstreamError], None]) -> dict[str, Expected]:
     try:
         return _listed(listing)
@@ -168,7 +183,7 @@ def _rows(listing: Listing) -> list[OffsetArray] | None:
     if listing.offsets is None:
         return None
     counts = listing.counts + 1
-    whole = map_offsets(listing.offsets, length=int(counts.sum())).array
+    whole = Files(IndexCache(None)).offsets(listing.offsets, length=int(counts.sum())).array
     return np.split(whole, np.cumsum(counts)[:-1])
 
 

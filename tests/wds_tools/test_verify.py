@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.builders import picture, settle, write_labels, write_pictures, write_shard, write_tar
+from tests.servers.faulty import FaultyServer
 from wds_tools.contents import contents
 from wds_tools.errors import NoShardsError
 from wds_tools.make_index import make_index
+from wds_tools.sources.http import close_idle
 from wds_tools.sources.resolve import open_source
 from wds_tools.verify import Problem, verify
 
@@ -132,3 +134,22 @@ def test_an_interrupt_leaves_no_thread(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         verify(tmp_path, advance=stop, jobs=3)
     assert threading.active_count() == before
+
+
+def test_remote_shards_are_held_against_their_listing(tmp_path: Path) -> None:
+    folder = Path(write_labels(tmp_path / "d", [7, 5]))
+    make_index(folder)
+    objects = {f"/d/{path.name}": path.read_bytes() for path in folder.iterdir()}
+    with FaultyServer(objects) as server:
+        for urls in (server.url("/d/"), server.url("/d/s-{0000..0001}.tar")):
+            server.requests.clear()
+            sound = verify(urls)
+            assert (sound.shards, sound.samples, sound.problems) == (2, 12, [])
+            assert [request.range for request in server.requests if request.path.endswith(".tar")] == [None, None]
+        server.put("/d/s-0001.tar", objects["/d/s-0000.tar"])
+        found = verify(server.url("/d/"))
+        assert {problem.kind for problem in found.problems} == {"StaleIndexError"}
+        assert {problem.url for problem in found.problems} >= {server.url("/d/s-0001.tar")}
+        server.put("/d/s-0001.tar", objects["/d/s-0001.tar"][:1000])
+        assert "TruncatedShardError" in {problem.kind for problem in verify(server.url("/d/")).problems}
+    close_idle()

@@ -17,8 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, RangesRefusedError, TruncatedShardError
+from wds_tools.errors import (
+    ListingError,
+    RangesRefusedError,
+    ShardMissingError,
+    StaleIndexError,
+    TruncatedShardError,
+)
 from wds_tools.index.cache import IndexCache
+from wds_tools.index.offsets import Offsets, map_offsets, offsets_in
 from wds_tools.sources.base import Stream
 from wds_tools.sources.options import Remote
 from wds_tools.sources.resolve import open_source, open_stream
@@ -65,6 +72,26 @@ class Files:
         if kept is not None and self._is_still(url, kept):
             return kept.content(pointer)
         return self._fetched(url, pointer, kept)
+
+    def offsets(self, url: str, *, length: int) -> Offsets:
+        """What an offsets file holds: mapped, or in memory where a remote one cannot be kept.
+
+        Raises:
+            StaleIndexError: it is missing, or holds another number of offsets than `length`.
+            UnavailableError: it cannot be had.
+        """
+        if not addresses.is_remote(url):
+            return map_offsets(addresses.path_of(url), length=length)
+        try:
+            path = self.path(url)
+            if path is not None:
+                return map_offsets(str(path), length=length)
+            return offsets_in(self.read(url), length=length)
+        except ShardMissingError as error:
+            raise StaleIndexError("the offsets file is missing", url=url) from error
+        except StaleIndexError as error:
+            error.url = url  # and not where it is kept
+            raise
 
     def forget(self, url: str) -> None:
         """Do not believe what is kept of this url."""

@@ -21,14 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools import addresses
-from wds_tools.errors import ListingError, ShardMissingError, ShardstreamError, StaleIndexError, counted, shown
+from wds_tools.errors import ListingError, ShardstreamError, StaleIndexError, counted, shown
 from wds_tools.index import remote
 from wds_tools.index.beside import listings_in
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.fetched import Files
 from wds_tools.index.find import file_facts, index_shards
 from wds_tools.index.listing import Listing, ends_crc, read_listing
-from wds_tools.index.offsets import Offsets, map_offsets, offsets_in
+from wds_tools.index.offsets import Offsets
 from wds_tools.index.packed import PackedStrings
 from wds_tools.urls import refuse_duplicates
 
@@ -152,28 +152,14 @@ def _mapped(listing: Listing, files: Files) -> Part:
     """The shards of a listing with offsets, these checked against it."""
     if listing.offsets is None or int(listing.sizes.min()) < 0:
         raise ListingError("a listing with offsets must say the filesize of each shard")
+    length = int(listing.counts.sum()) + len(listing.counts)
     try:
-        return _checked(listing, _offsets(listing.offsets, listing, files))
+        return _checked(listing, files.offsets(listing.offsets, length=length))
     except StaleIndexError:
         if not addresses.is_remote(listing.offsets):
             raise
     files.forget(listing.offsets)  # what is kept may be damaged, or the host served a file that was being replaced
-    return _checked(listing, _offsets(listing.offsets, listing, files))
-
-
-def _offsets(place: str, listing: Listing, files: Files) -> Offsets:
-    """The offsets of a listing: mapped, or in memory where a remote file cannot be kept."""
-    length = int(listing.counts.sum()) + len(listing.counts)
-    if not addresses.is_remote(place):
-        return map_offsets(addresses.path_of(place), length=length)
-    try:
-        path = files.path(place)
-        return offsets_in(files.read(place), length=length) if path is None else map_offsets(str(path), length=length)
-    except ShardMissingError as error:
-        raise StaleIndexError("the offsets file is missing", url=place) from error
-    except StaleIndexError as error:
-        error.url = place  # and not where it is kept
-        raise
+    return _checked(listing, files.offsets(listing.offsets, length=length))
 
 
 def _checked(listing: Listing, offsets: Offsets) -> Part:
