@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from wds_tools.names import check_field
 from wds_tools.sources.options import Remote
 from wds_tools.sources.resolve import open_source
 
-__all__ = ["REST", "Cells", "Column", "column_of", "extension_of"]
+__all__ = ["REST", "Cells", "Column", "column_of", "extension_of", "local_path", "url_path"]
 
 REST = "*"
 """The column that stands for all others."""
@@ -115,20 +116,56 @@ class Cells:
             raise error.at(field=column.field) from error.__cause__
 
     def _fetched(self, place: str) -> bytes:
-        if addresses.scheme(place) in {None, "file"}:
-            path = os.path.join(self._root, addresses.path_of(place))  # noqa: PTH118 - 10 times as fast
+        path = local_path(place)
+        if path is not None:
+            path = os.path.join(self._root, path)  # noqa: PTH118 - 10 times as fast
             try:
                 return read_file(path)
             except FileNotFoundError as error:
                 raise MissingFieldError(f"there is no {path_shown(path)}") from error
-        with open_source(place, remote=self._remote) as source:
-            return bytes(read_view(source, 0, source.size()))
+            except ValueError as error:  # a NUL
+                raise FieldError(f"{shown(path)} is no path: {error}") from error
+        try:
+            with open_source(place, remote=self._remote) as source:
+                return bytes(read_view(source, 0, source.size()))
+        except UsageError as error:
+            raise FieldError(str(error)) from error
+
+
+def local_path(place: str) -> str | None:
+    """The path that a path or a file url means; None for other urls.
+
+    Raises:
+        FieldError: a file url of another host.
+    """
+    if addresses.scheme(place) not in {None, "file"}:
+        return None
+    try:
+        return addresses.path_of(place)
+    except UsageError as error:
+        raise FieldError(str(error)) from error
+
+
+def url_path(place: str) -> str:
+    """Host and path of a url, as `host/a/b.jpg`.
+
+    Raises:
+        FieldError: it is none.
+    """
+    try:
+        parts = urlsplit(place)
+        return f"{parts.hostname or ''}{posixpath.normpath(parts.path)}"
+    except ValueError as error:
+        raise FieldError(f"{shown(place)} is no url: {error}") from error
 
 
 def extension_of(place: str) -> str:
-    """The field that the end of a path or url names; "" where it has none."""
-    path = urlsplit(place).path if addresses.scheme(place) not in {None, "file"} else place
-    base = path.rpartition("/")[2]
+    """The field that the end of a path or url names; "" where it has none.
+
+    Raises:
+        FieldError: a url that is none.
+    """
+    base = (place if local_path(place) is not None else url_path(place)).rpartition("/")[2]
     return field_of(base) if "." in base else ""
 
 

@@ -22,17 +22,15 @@ import posixpath
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from shardwriter.inputs.base import BaseInput, digest, path_shown
-from shardwriter.inputs.cells import REST, Cells, Column, column_of
+from shardwriter.inputs.cells import REST, Cells, Column, column_of, local_path, url_path
 from shardwriter.inputs.labels import LabelKind, Labels
 from shardwriter.inputs.parquet import ParquetRows
 from shardwriter.inputs.rows import CsvRows, JsonRows, Row, Rows, folder_of, lookup
 from shardwriter.keys import Keys, check_keys, fold, key_of, path_key, refuse_equal
-from wds_tools import addresses
 from wds_tools.errors import DataError, FieldError, UsageError, shown
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.options import Remote
@@ -155,6 +153,7 @@ class Manifest(BaseInput):
         """
         if not len(self):
             raise UsageError(f"{path_shown(self._path)} has no rows")
+        empty -= {column.column for column in self._columns if column.optional and column.column in names}
         if empty:
             raise UsageError(
                 f"{path_shown(self._path)} has no column {min(empty)!r}, or it is empty in all rows",
@@ -183,11 +182,10 @@ class Manifest(BaseInput):
         if self._key is not None:
             folder, slash, base = original.rpartition("/")
             return f"{folder}{slash}{base.replace('.', '_')}"
-        if addresses.scheme(original) not in {None, "file"}:
-            parts = urlsplit(original)
-            return path_key(f"{parts.hostname or ''}{posixpath.normpath(parts.path)}")
-        path = posixpath.normpath(addresses.path_of(original))
-        return path_key(path.removeprefix(f"{self._root}/").lstrip("/"))
+        path = local_path(original)
+        if path is None:
+            return path_key(url_path(original))
+        return path_key(posixpath.normpath(path).removeprefix(f"{self._root}/").lstrip("/"))
 
     def _rest(self, row: Row) -> object:
         named = {self._image, self._label, self._key, *(column.column for column in self._columns)}

@@ -226,3 +226,26 @@ def test_text_alone_can_be_packed(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("caption,n\nhello,1\n")
     with manifest_file(tmp_path / "t.csv", columns={"caption": "txt", "n": "index"}) as samples:
         assert samples.sample(0) == {"__key__": "00000000", "txt": b"hello", "index": b"1"}
+
+
+def test_places_that_are_none_are_failures_of_their_rows(folder: Path, packed: Packed) -> None:
+    above = f"../{folder.name}/p/a.jpg"
+    places = ["http://[broken/a.jpg", "file://elsewhere/a.jpg", "odd://x/a.jpg", "p/nul\0.jpg", "p", above]
+    rows = [{"image": place} for place in [*places, "p/b.jpg"]]
+    (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with manifest_file(folder / "t.jsonl") as samples:
+        done = packed(samples)
+    assert list(done.rows) == ["p/b"]
+    assert len(done.failures) == len(places)
+    for line, words in zip(
+        done.failures, ["is no url", "another host", "odd://", "is no path", "directory", "'.' or '..'"], strict=True
+    ):
+        assert words in line
+
+
+def test_an_optional_column_may_be_empty_in_all_rows(folder: Path) -> None:
+    (folder / "t.csv").write_text("image,caption\np/a.jpg,\n")
+    with manifest_file(folder / "t.csv", columns={"caption": "txt?"}) as samples:
+        assert set(samples.sample(0)) == {"__key__", "jpg"}
+    with pytest.raises(UsageError, match="no column 'captoin'"):
+        manifest_file(folder / "t.csv", columns={"captoin": "txt?"})
