@@ -12,6 +12,7 @@ listing without.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -89,8 +90,8 @@ def index_remote(urls: Sequence[str], files: Files, cache: IndexCache) -> tuple[
 
 
 def _refused(error: UnavailableError) -> bool:
-    """Stores say 403 of what is not there to who may not list them."""
-    return getattr(error, "status", None) in {401, 403}
+    """Stores say 403, and not 404, of what is not there to who may not list them."""
+    return error.errno == errno.EACCES or isinstance(error.__cause__, PermissionError)
 
 
 def _index(url: str, files: Files, cache: IndexCache) -> tuple[FileFacts, OffsetArray]:

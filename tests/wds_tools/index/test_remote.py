@@ -188,6 +188,17 @@ def test_without_any_index_the_error_names_both_ways_out(folder: Path) -> None:
     assert not [request for request in server.requests if request.path == "/d/s-0001.tar"]  # one shard tells
 
 
+def test_a_store_that_says_403_of_what_is_not_there(folder: Path) -> None:
+    with serve(folder, "energon") as server:
+        for name in ("dataset.json", *map(dali_path, NAMES)):
+            server.routes[f"/d/{name}"] = Behaviour(says(403))
+        same(open_dataset(server.url("/d/s-{0000..0003}.tar")), open_dataset(folder))
+        for name in map(energon_path, NAMES):
+            server.routes[f"/d/{name}"] = Behaviour(says(403))
+        with pytest.raises(UsageError, match="wds index"):
+            open_dataset(server.url("/d/s-0000.tar?again"))
+
+
 def test_a_shard_that_is_missing_is_named(folder: Path) -> None:
     with serve(folder) as server, pytest.raises(ShardMissingError, match=r"x\.tar"):
         open_dataset(server.url("/d/x.tar"))

@@ -7,6 +7,7 @@ for that too, when the bucket may not be listed, so that message names both.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping
 
@@ -45,4 +46,6 @@ def refusal(status: int, headers: Mapping[str, str], url: str) -> Fault | Shards
     if status in _PASSING or (status >= 500 and status not in _LASTING):
         return Fault(problem, wait=retry_after(headers.get("Retry-After"), time.time()), cure=_CURES.get(status))
     kind = ShardMissingError if status in {404, 410} else UnavailableError
-    return kind(problem, url=url, cure=_CURES.get(status))
+    error = kind(problem, url=url, cure=_CURES.get(status))
+    error.errno = errno.EACCES if status in {401, 403} else None
+    return error
