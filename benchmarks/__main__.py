@@ -14,6 +14,7 @@ from benchmarks.http import http
 from benchmarks.kernel import kernel
 from benchmarks.material import DEFAULT_FOLDER, Material, prepare
 from benchmarks.memory import memory
+from benchmarks.pack import pack
 from benchmarks.raw import raw
 from benchmarks.scale import scale
 from benchmarks.shuffle import shuffle
@@ -26,6 +27,7 @@ BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
     "decode": decode,
     "kernel": kernel,
     "write": write,
+    "pack": pack,
     "first_batch": first_batch,
     "memory": memory,
     "shuffle": shuffle,
