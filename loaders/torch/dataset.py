@@ -41,7 +41,7 @@ from loaders.state import state_of
 from loaders.torch.epochs import Begun, Epochs
 from loaders.torch.loader import ShardLoader, as_tensors
 from loaders.torch.share import shared, shared_memory
-from loaders.torch.worker import limit_threads, seed_generators
+from loaders.torch.worker import limit_threads, place, seed_generators
 from loaders.torch.wrapped import check_caller
 from wds_tools.errors import StateError, UsageError
 from wds_tools.pictures.options import Pictures
@@ -196,10 +196,9 @@ class ShardDataset(IterableDataset[Any]):
         return batches
 
     def _count(self) -> Begun:
-        info = get_worker_info()
-        worker, workers, seed = (info.id, info.num_workers, info.seed - info.id) if info else (0, 0, 0)
+        here = place()
         self._times += 1
-        return self._epochs.begin(worker=worker, workers=workers, seed=seed, times=self._times)
+        return self._epochs.begin(worker=here.worker, workers=here.workers, seed=here.seed, times=self._times)
 
     def _begin(self, begun: Begun) -> Session:
         info = get_worker_info()
@@ -308,8 +307,7 @@ class _Batches:
     """One iteration in one process. Its two state methods are what StatefulDataLoader calls in each worker."""
 
     def __init__(self, dataset: ShardDataset, session: Session, cursor: Cursor, number: int) -> None:
-        info = get_worker_info()
-        self._worker, self._workers = (info.id, info.num_workers) if info else (0, 0)
+        self._worker, self._workers, _ = place()
         self.process = os.getpid()
         self.number = number
         self.taken = 0

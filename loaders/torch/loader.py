@@ -21,7 +21,7 @@ from loaders.slab import Allocate, plain_memory
 from wds_tools.errors import UsageError
 from wds_tools.pictures.options import Pictures
 
-__all__ = ["ShardLoader", "as_tensors", "pinned_memory", "world_of_torch"]
+__all__ = ["ShardLoader", "as_tensors", "picture_as_tensor", "pinned_memory", "world_of_torch"]
 
 
 def world_of_torch(otherwise: Callable[[], tuple[int, int]]) -> tuple[int, int]:
@@ -45,6 +45,11 @@ def as_tensors(batch: Any) -> Any:
     if not isinstance(batch, Batch):
         return batch
     return batch_of(batch._fields, [_as_tensor(value) for value in batch])
+
+
+def picture_as_tensor(picture: np.ndarray[Any, Any]) -> torch.Tensor:
+    """One picture, (H, W, 3) of any dtype, as a tensor (3, H, W) over the same memory."""
+    return torch.from_numpy(picture).permute(2, 0, 1)
 
 
 def _as_tensor(value: Any) -> Any:

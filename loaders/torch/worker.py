@@ -11,11 +11,33 @@ import os
 import random
 import struct
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
-__all__ = ["limit_threads", "seed_generators"]
+__all__ = ["Place", "limit_threads", "place", "seed_generators"]
+
+
+class Place(NamedTuple):
+    """Which worker of a DataLoader this process is.
+
+    Attributes:
+        worker: its number, 0 where there are none.
+        workers: how many there are.
+        seed: the DataLoader's base seed, the same for all workers of one iteration.
+    """
+
+    worker: int
+    workers: int
+    seed: int
+
+
+def place() -> Place:
+    """Where this process stands."""
+    info = get_worker_info()
+    return Place(info.id, info.num_workers, info.seed - info.id) if info else Place(0, 0, 0)
 
 
 def seed_generators(*place: int) -> None:

@@ -17,18 +17,18 @@ from wds_tools.errors import UsageError
 __all__ = ["check_caller"]
 
 
-def check_caller() -> None:
-    """Raise UsageError where the calls that led here shard again, or collate batches into batches."""
+def check_caller(*, batches: bool = True) -> None:
+    """Raise UsageError where the calls that led here shard again, or, of a dataset of batches, collate those."""
     frame = inspect.currentframe()
     try:
         while frame is not None:
-            _check(frame)
+            _check(frame, batches=batches)
             frame = frame.f_back
     finally:
         del frame  # or an error's traceback and the frames would keep each other alive, and with them the DataLoader
 
 
-def _check(frame: FrameType) -> None:
+def _check(frame: FrameType, *, batches: bool) -> None:
     module = frame.f_globals.get("__name__")
     if module == "accelerate.data_loader":
         raise UsageError(
@@ -36,7 +36,7 @@ def _check(frame: FrameType) -> None:
             "share only",
             cure="Give it a loaders.torch.ShardLoader, which it leaves alone, or keep this DataLoader from it.",
         )
-    if module == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
+    if batches and module == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
         raise UsageError(
             "the DataLoader makes batches, and a ShardDataset gives whole batches already",
             cure="Pass DataLoader(dataset, batch_size=None, num_workers=...).",
