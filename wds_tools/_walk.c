@@ -271,7 +271,7 @@ static PyObject *plain_samples(PyObject *self, PyObject *arguments) {
 PyDoc_STRVAR(sample_doc, "plain_sample(view, url)\n--\n\n"
                          "As wds_tools.tar.plain.plain_sample.");
 
-/* The sample that fills the window; its `fields` are left NULL where there is none. */
+/* GO_ON where one sample fills the window: `open` has it. */
 static step only_sample(window *from, const names *special, PyObject *url, sample *open) {
     step went = STOP;
     walk_member member;
