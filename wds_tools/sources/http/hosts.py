@@ -12,7 +12,6 @@ connections of a parent are of no use after a fork.
 from __future__ import annotations
 
 import os
-import statistics
 import threading
 import time
 from collections import deque
@@ -110,7 +109,8 @@ class Host:
         """Seconds after which an answer is late: four times the median, at least one; None where nobody can say."""
         if len(self._first_bytes) < _TIMED_AT_LEAST or self.limited:
             return None
-        return max(_LATE_TIMES * statistics.median(self._first_bytes.copy()), _LATE_S)
+        usual = sorted(self._first_bytes.copy())[len(self._first_bytes) // 2]
+        return max(_LATE_TIMES * usual, _LATE_S)
 
     def _ahead(self) -> float:
         return max(self._not_before - time.monotonic(), 0.0)
