@@ -8,7 +8,7 @@ Readers hold pictures against the same rules (wds_tools.pictures), so what passe
 from __future__ import annotations
 
 import threading
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from wds_tools.codec import decode_field, kind_of
 from wds_tools.errors import (
@@ -25,12 +25,24 @@ from wds_tools.pictures.facts import Facts, check_size, check_whole, read_facts
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import SPECIAL, BytesLike, Sample
 
-__all__ = ["Check", "Checker", "failure_kind"]
+__all__ = ["Check", "Checked", "Checker", "failure_kind"]
 
 Check: TypeAlias = Literal["header", "decode"]
 
 _EXTENSIONS = {"jpg": "jpeg", "tif": "tiff", "pgm": "ppm", "pbm": "ppm", "pnm": "ppm"}
 """Extensions that differ from the name of their format."""
+
+
+class Checked(NamedTuple):
+    """What was seen of a sample.
+
+    Attributes:
+        pictures: what each picture's header says, by field.
+        misnamed: how many pictures are of another format than their field says.
+    """
+
+    pictures: dict[str, Facts]
+    misnamed: int
 
 
 class Checker:
@@ -49,28 +61,27 @@ class Checker:
         self._kinds: dict[str, str] = {}
         self._threads = threading.local()  # a decoder owns memory, so each thread has its own
 
-    def check(self, sample: Sample) -> int:
+    def check(self, sample: Sample) -> Checked:
         """Accept the bytes of pictures and labels; other values are left to the writer, which encodes them.
-
-        Returns:
-            How many pictures are of another format than their field says.
 
         Raises:
             PictureError, FieldError: with the field, and what is wrong.
         """
         misnamed = 0
+        pictures: dict[str, Facts] = {}
         for field, data in sample.items():
             if field in SPECIAL or not isinstance(data, bytes | memoryview):
                 continue
             kind = self._kinds.get(field) or self._kind(field)
             try:
                 if kind == "picture":
-                    misnamed += not self._is_named(field, self._facts(data))
+                    pictures[field] = self._facts(data)
+                    misnamed += not self._is_named(field, pictures[field])
                 elif kind == "int":
                     decode_field(field, data)
             except SampleError as error:
                 raise error.at(field=field) from error.__cause__
-        return misnamed
+        return Checked(pictures, misnamed)
 
     def _kind(self, field: str) -> str:
         kind: str = "bytes" if field.endswith(".gz") else kind_of(field)

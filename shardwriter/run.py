@@ -258,7 +258,7 @@ class Run:
         if work.shards.full(encoded.size):
             work.shards.finish(self._note(number, place))
         work.shards.append(encoded.pieces, encoded.size)
-        work.open.tally.add(zip(encoded.fields, encoded.pieces[1::3], strict=True))
+        work.open.tally.add(zip(encoded.fields, encoded.pieces[1::3], strict=True), known=made.pictures)
         work.open.misnamed += made.misnamed
         if self._settings.dedup:
             work.open.contents.append(made.content)

@@ -5,6 +5,8 @@ Everything that costs is here, so that the one thread that writes only asks whet
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from shardwriter.check import Checker
@@ -14,6 +16,7 @@ from shardwriter.failures import Failure, failure_of
 from shardwriter.inputs import Input
 from shardwriter.settings import Settings
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, SampleError
+from wds_tools.pictures.facts import Facts
 
 __all__ = ["REPORTED", "Prepared", "Stage"]
 
@@ -32,6 +35,7 @@ class Prepared(NamedTuple):
         failure: why, where it could not.
         content: 64 bits of its pictures as they came, 0 without pictures or where nobody asks for it.
         misnamed: pictures whose bytes are of another format than their name says.
+        pictures: what the headers of those that are packed as they came say, by field.
     """
 
     place: int
@@ -39,6 +43,7 @@ class Prepared(NamedTuple):
     failure: Failure | None = None
     content: int = 0
     misnamed: int = 0
+    pictures: Mapping[str, Facts] = MappingProxyType({})
 
     @property
     def size(self) -> int:
@@ -69,10 +74,11 @@ class Stage:
         """
         try:
             sample = self._samples.sample(place)
-            misnamed = self._checker.check(sample)
+            pictures, misnamed = self._checker.check(sample)
             content = content_of(sample) if self._dedup else 0
             if self._transcode is not None:
-                sample = self._transcode.prepare(sample)
-            return Prepared(place, self._encoder.encode(sample), None, content, misnamed)
+                given, sample = sample, self._transcode.prepare(sample)
+                pictures = {field: facts for field, facts in pictures.items() if sample.get(field) is given[field]}
+            return Prepared(place, self._encoder.encode(sample), None, content, misnamed, pictures)
         except REPORTED as error:
             return Prepared(place, None, failure_of(self._samples.name(place), error))

@@ -16,12 +16,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Self
 
 from wds_tools import codec
 from wds_tools.errors import SampleError
 from wds_tools.fields.text import decode_int
-from wds_tools.pictures.facts import read_facts
+from wds_tools.pictures.facts import Facts, read_facts
 from wds_tools.sample import BytesLike
 
 __all__ = ["MOST_LABELS", "Spread", "Tally"]
@@ -95,12 +96,19 @@ class Tally:
         self._spreads: dict[str, tuple[Spread, ...]] = {}
         self._kinds: dict[str, str] = {}
 
-    def add(self, fields: Iterable[tuple[str, BytesLike]], *, pictures: bool = True) -> None:
+    def add(
+        self,
+        fields: Iterable[tuple[str, BytesLike]],
+        *,
+        pictures: bool = True,
+        known: Mapping[str, Facts] = MappingProxyType({}),
+    ) -> None:
         """Count one sample by its fields and their bytes. What cannot be read counts as a field and no more.
 
         Args:
             fields: the names and the bytes.
             pictures: whether to look at the pictures' headers.
+            known: what headers say that somebody has read already, by field.
         """
         self.samples += 1
         for field, data in fields:
@@ -109,7 +117,7 @@ class Tally:
             if kind == "label":
                 self._add_label(field, data)
             elif kind == "picture" and pictures:
-                self._add_picture(field, data)
+                self._add_picture(field, data, known.get(field))
 
     def merge(self, other: Tally) -> None:
         """Add what the other has counted."""
@@ -185,9 +193,9 @@ class Tally:
         counts[label] += 1
         self._labels[field] = _bounded(counts)
 
-    def _add_picture(self, field: str, data: BytesLike) -> None:
+    def _add_picture(self, field: str, data: BytesLike, known: Facts | None) -> None:
         try:
-            facts = read_facts(data)
+            facts = known or read_facts(data)
         except SampleError:
             return
         if field not in self._formats:

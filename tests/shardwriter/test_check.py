@@ -49,8 +49,10 @@ def test_damage_in_the_middle_is_found_by_decoding_only(picture: Picture) -> Non
 def test_pictures_of_another_format_than_their_name_are_counted(picture: Picture) -> None:
     checker = Checker("header", Pictures())
     for field, name in (("jpg", "JPEG"), ("jpeg", "JPEG"), ("tif", "TIFF"), ("seg.png", "PNG"), ("ppm", "PPM")):
-        assert checker.check({"__key__": "a", field: picture(kind=name)}) == 0
-    assert checker.check({"__key__": "a", "jpg": picture(kind="PNG"), "seg.png": picture()}) == 2
+        checked = checker.check({"__key__": "a", field: picture(kind=name), "cls": b"1"})
+        assert checked.misnamed == 0
+        assert {name: facts.width for name, facts in checked.pictures.items()} == {field: 24}
+    assert checker.check({"__key__": "a", "jpg": picture(kind="PNG"), "seg.png": picture()}).misnamed == 2
 
 
 def test_other_fields_and_values_are_left_alone() -> None:
@@ -68,7 +70,7 @@ def test_labels_that_are_no_whole_numbers_are_refused(data: bytes) -> None:
 
 
 def test_labels_with_white_space_and_values_that_the_writer_encodes_pass() -> None:
-    assert Checker("header", Pictures()).check({"__key__": "a", "cls": b" 7\n", "b.cls": 3, "cls.gz": b"x"}) == 0
+    Checker("header", Pictures()).check({"__key__": "a", "cls": b" 7\n", "b.cls": 3, "cls.gz": b"x"})
 
 
 def test_an_unknown_check_is_refused() -> None:

@@ -341,6 +341,14 @@ def test_the_listing_says_what_there_is_and_what_made_it(tmp_path: Path, picture
     assert all(shard["checksum"].startswith("xxh3:") for shard in facts["shardlist"])
 
 
+def test_the_listing_is_about_the_pictures_as_they_are_packed(tmp_path: Path, pictures: Path, picture: Picture) -> None:
+    (pictures / "ant/small.jpg").write_bytes(picture(3, size=(9, 6)))
+    pack(pictures, tmp_path / "out", resize=8)
+    sizes = listing(tmp_path / "out")["pictures"]["jpg"]
+    assert sizes["width"] == {"min": 9, "median": 12, "max": 12}
+    assert sizes["height"] == {"min": 6, "median": 8, "max": 8}
+
+
 @pytest.mark.parametrize(
     "options",
     [
