@@ -1,0 +1,68 @@
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardwriter.summary import PackSummary, advice, total
+from wds_tools.index.listing import ShardRecord
+
+SUMMARY = PackSummary(
+    packed=4,
+    shards=2,
+    bytes=5_000_000,
+    classes=("ant", "bee"),
+    failed={"truncated": 1},
+    skipped={"hidden": 2},
+    misnamed=1,
+    listing=Path("out/dataset.json"),
+    failures=Path("out/failures.jsonl"),
+)
+
+
+def records(count: int, size: int) -> list[ShardRecord]:
+    offsets = np.array([0, 1024], np.uint64)
+    return [ShardRecord(url=f"{number}.tar", samples=1, bytes=size, offsets=offsets) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "words"),
+    [
+        (1, 5_000_000, ()),
+        (40, 1_000_000, ()),
+        (100, 500_000_000, ()),
+        (100, 5_000_000, ("the shards are small, 5.0 MB each", "--max-samples 100 times as large")),
+        (3, 9_000_000_000, ("the shards are large, 9.0 GB each",)),
+        (4, 1_000_000_000, ("4 shards are few", "--max-bytes 250MB makes 16 or more")),
+    ],
+)
+def test_advice_is_given_where_sizes_are_odd(count: int, size: int, words: tuple[str, ...]) -> None:
+    given = advice(records(count, size), 1000, 1_000_000_000)
+    assert bool(given) == bool(words)
+    assert all(word in given[0] for word in words)
+    assert advice([], 1, 1) == ()
+
+
+def test_everything_is_said_once() -> None:
+    text = str(dataclasses.replace(SUMMARY, duplicates=3, resumed=2, empty=("cat",), advice=("do this",)))
+    assert text.splitlines() == [
+        "packed 4 pictures of 2 classes into 2 shards, 5.0 MB: out/dataset.json",
+        "not packed: 1 truncated; see out/failures.jsonl",
+        "left out: 3 duplicates; see out/failures.jsonl",
+        "went on where an earlier run was stopped: 2 samples were there",
+        "left out: 2 hidden",
+        "warning: 1 class has no pictures: 'cat'",
+        "packed as they are: 1 of another format than their name says",
+        "advice: do this",
+    ]
+
+
+def test_splits_are_added_up_and_shown_each() -> None:
+    val = dataclasses.replace(SUMMARY, packed=1, shards=1, listing=Path("out/val/dataset.json"), failed={"damaged": 2})
+    whole = total({"val": val, "train": SUMMARY})
+    assert (whole.packed, whole.shards, whole.bytes, whole.misnamed) == (5, 3, 10_000_000, 2)
+    assert whole.failed == {"damaged": 2, "truncated": 1}
+    assert whole.listing == SUMMARY.listing
+    lines = str(whole).splitlines()
+    assert [line.split(": ")[-1] for line in lines[:2]] == ["out/val/dataset.json", "out/dataset.json"]
+    assert sum("hidden" in line for line in lines) == 1
