@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ def forked(run: Callable[[], bool]) -> int:
         child = os.fork()
     if child:
         return child
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(60)  # a child that hangs shall fail the test, not outlive it
     status = 1
     try:
         status = 0 if run() else 2

@@ -51,8 +51,6 @@ class HttpFile:
         self._remote = remote or Remote()
         self._expected = Facts.expected(size, version)
         self._subject = Subject(url, self._remote, self._expected)
-        self._ranges: bool | None = None
-        self._conditional = True
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({public(self.url)!r})"
@@ -73,7 +71,7 @@ class HttpFile:
     @property
     def ranges(self) -> bool | None:
         """Whether the server answers ranges; None while nobody has asked."""
-        return self._ranges
+        return self._subject.ranges
 
     @property
     def limited(self) -> bool:
@@ -95,7 +93,7 @@ class HttpFile:
         """
         size = self._subject.facts.size
         if size is None:
-            _Range(self, 0, memoryview(bytearray(1))).probe()
+            _Range(self._subject, 0, memoryview(bytearray(1))).probe()
             size = self._subject.facts.size
         if size is None:
             raise UnavailableError(
@@ -114,7 +112,7 @@ class HttpFile:
             UnavailableError: permission, or the network, after all retries.
         """
         if len(buffer):
-            _Range(self, offset, buffer).fill()
+            _Range(self._subject, offset, buffer).fill()
 
     def announce(self, offset: int, length: int) -> None:
         """Nothing: a server cannot be told."""
@@ -137,9 +135,8 @@ def _rebuild(kind: type[HttpFile], url: str, remote: Remote, size: int | None, v
 class _Range:
     """One read: where it stands."""
 
-    def __init__(self, file: HttpFile, offset: int, buffer: memoryview) -> None:
-        self._file = file
-        self._subject = file._subject  # noqa: SLF001 - a read is a part of its file
+    def __init__(self, subject: Subject, offset: int, buffer: memoryview) -> None:
+        self._subject = subject
         self._offset = offset
         self._buffer = buffer
         self._done = 0
@@ -148,7 +145,7 @@ class _Range:
     def fill(self) -> None:
         """Bring all bytes, over as many answers as it takes."""
         self._refuse_beyond(self._subject.facts.size)
-        if self._file.ranges is False and self._offset:
+        if self._subject.ranges is False and self._offset:
             raise self._no_ranges()
         retry = self._subject.retry()
         while self._done < len(self._buffer):
@@ -170,14 +167,14 @@ class _Range:
                     if answer.status == 206:
                         self._from_part(answer)
                     if answer.status != 416 and size != 0:  # of nothing there is no range, and some servers say 200
-                        self._file._ranges = answer.status == 206  # noqa: SLF001 - a read is a part of its file
+                        self._subject.ranges = answer.status == 206
                     return
             except Fault as fault:
                 retry.again(fault)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Range": f"bytes={self._offset + self._done}-{self._offset + len(self._buffer) - 1}"}
-        self._condition = self._subject.facts.condition if self._file._conditional else None  # noqa: SLF001
+        self._condition = self._subject.facts.condition if self._subject.conditional else None
         return headers if self._condition is None else headers | {"If-Range": self._condition}
 
     def _judge(self, answer: Answer) -> tuple[int, int]:
@@ -188,17 +185,17 @@ class _Range:
             raise Fault("the server says that the range lies behind the end, which it does not")
         if answer.status == 200:
             return self._from_whole()
-        self._file._ranges = True  # noqa: SLF001 - a read is a part of its file
+        self._subject.ranges = True
         return self._from_part(answer)
 
     def _from_whole(self) -> tuple[int, int]:
-        file = self._file
-        if self._condition is not None and file.ranges is not False:
-            file._conditional = False  # noqa: SLF001
+        subject = self._subject
+        if self._condition is not None and subject.ranges is not False:
+            subject.conditional = False
             raise Fault("the server takes the version that it names itself for another one")
-        if file.ranges:
+        if subject.ranges:
             raise Fault("the server has answered ranges before, and now sends the whole")
-        file._ranges = False  # noqa: SLF001
+        subject.ranges = False
         if self._offset:
             raise self._no_ranges()
         self._done = 0

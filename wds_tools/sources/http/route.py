@@ -27,9 +27,9 @@ _EXPIRED = frozenset({400, 401, 403, 404, 410})
 _MOST = 10
 _REMEMBERED = 4096
 
-# By address and whose headers found it: what one user's token was given is not for a request without it. The value
-# holds the headers, so that their id stays theirs. Filled and emptied in single steps, without a lock.
-_places: dict[tuple[str, int], tuple[object, str]] = {}
+# By address and by whose headers it was found: what one user's token was given is not for a request without it. The
+# value holds them, so that their ids stay theirs. Filled and emptied in single steps, without a lock.
+_places: dict[tuple[str, int, int], tuple[object, str]] = {}
 
 
 class Route:
@@ -43,7 +43,8 @@ class Route:
     def __init__(self, url: str, remote: Remote) -> None:
         self._url = url
         self._remote = remote
-        self._key = url, id(remote.headers or remote.sign)
+        self._found_by = remote.headers, remote.sign
+        self._key = url, id(remote.headers), id(remote.sign)
 
     @property
     def host(self) -> Host:
@@ -82,7 +83,7 @@ class Route:
         if place not in {self._url, self._place}:
             if len(_places) >= _REMEMBERED:
                 _places.clear()
-            _places[self._key] = self._remote.headers or self._remote.sign, place
+            _places[self._key] = self._found_by, place
 
     def _begin(self) -> str:
         return self._url if self._remote.sign is None else self._remote.sign(self._url)

@@ -34,12 +34,19 @@ class Subject:
         url: its address.
         remote: how it is asked for.
         expected: what a listing or a cache knows of it.
+
+    Attributes:
+        ranges: whether the server answers ranges; None while nobody has asked.
+        conditional: whether it is asked by If-Range; False once it has shown that it does not know that aright.
+        closed: whether all that goes on is to end.
     """
 
     def __init__(self, url: str, remote: Remote, expected: Facts) -> None:
         split(url)  # an address that cannot be asked is the caller's mistake: now, and not at the first read
         self.url = url
         self.remote = remote
+        self.ranges: bool | None = None
+        self.conditional = True
         self.closed = False
         self._route = Route(url, remote)
         self._said: list[Facts] = []
