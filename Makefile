@@ -25,6 +25,9 @@ test: lint  ## lint and the tests, a few minutes
 test-all: .venv/installed  ## the long tests: kills, soak
 	$(BIN)/pytest -m 'long and not cuda'
 
+test-cuda: .venv/installed  ## what needs a CUDA device, two minutes; skipped where there is none
+	$(BIN)/pytest -m cuda
+
 demo: .venv/installed  ## real pictures to shards to a small model that learns
 	$(BIN)/wds demo
 
@@ -41,4 +44,4 @@ format: .venv/installed  ## ruff's formatter and safe mends
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help install lint test test-all demo fuzz bench format
+.PHONY: help install lint test test-all test-cuda demo fuzz bench format

@@ -20,7 +20,10 @@ __all__ = ["Allocate", "Slabs", "plain_memory"]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Allocate: TypeAlias = Callable[[int], Bytes]
-"""Takes a number of bytes, returns a writable contiguous uint8 array (n,) of them; torch's is pinned."""
+"""Takes a number of bytes, returns a writable contiguous uint8 array (n,) of them; torch's is pinned.
+
+One that has an attribute `keeps = True` keeps unused memory itself, since it knows better than we when it is unused.
+"""
 
 _ALIGNMENT = 64
 
@@ -45,13 +48,13 @@ class Slabs:
 
     Args:
         allocate: makes new memory.
-        keep: how many unused slabs are kept; more are freed.
+        keep: how many unused slabs are kept; more are freed. None where `allocate` keeps them.
     """
 
     def __init__(self, allocate: Allocate, *, keep: int) -> None:
         self._allocate = allocate
         # deque operations are atomic, and a finalizer may run in any thread at any moment: a lock could deadlock there.
-        self._unused: deque[Bytes] = deque(maxlen=keep)
+        self._unused: deque[Bytes] = deque(maxlen=0 if getattr(allocate, "keeps", False) else keep)
         self.made = 0
         self.reused = 0
 

@@ -18,10 +18,11 @@ from loaders.policy import OnError
 from loaders.reading import Reading
 from loaders.selection import Selection, Urls
 from loaders.slab import Allocate, plain_memory
+from loaders.torch.pinned import PinnedMemory, tensor_over
 from wds_tools.errors import UsageError
 from wds_tools.pictures.options import Pictures
 
-__all__ = ["ShardLoader", "as_tensors", "picture_as_tensor", "pinned_memory", "world_of_torch"]
+__all__ = ["ShardLoader", "as_tensors", "picture_as_tensor", "world_of_torch"]
 
 
 def world_of_torch(otherwise: Callable[[], tuple[int, int]]) -> tuple[int, int]:
@@ -29,11 +30,6 @@ def world_of_torch(otherwise: Callable[[], tuple[int, int]]) -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return otherwise()
-
-
-def pinned_memory(nbytes: int) -> Any:
-    """Page-locked memory, for copies to a CUDA device."""
-    return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
 
 
 def as_tensors(batch: Any) -> Any:
@@ -56,7 +52,7 @@ def _as_tensor(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     try:
-        tensor = torch.from_numpy(value)
+        tensor = tensor_over(value)
     except TypeError:  # uint16 of an old torch, strings, objects
         return value
     if tensor.dtype == torch.uint8 and tensor.ndim == 4 and tensor.shape[-1] == 3:
@@ -72,7 +68,8 @@ class ShardLoader(NumpyLoader):
     when the first batch or the length is asked for.
 
     Args:
-        pin_memory: decode into page-locked memory, so that copies to a CUDA device can run beside the computation.
+        pin_memory: decode into page-locked memory, so that copies to a CUDA device can run beside the computation; a
+            batch may be let go as soon as `batch.jpg.to(device, non_blocking=True)` has returned.
     """
 
     def __init__(
@@ -134,7 +131,7 @@ class ShardLoader(NumpyLoader):
         return world_of_torch(super()._resolve_world)
 
     def _allocator(self) -> Allocate:
-        return pinned_memory if self.pin_memory else plain_memory
+        return PinnedMemory() if self.pin_memory else plain_memory
 
     def _present(self, batch: Any) -> Any:
         return as_tensors(batch)

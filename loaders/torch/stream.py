@@ -11,7 +11,8 @@ from loaders.reading import Reading
 from loaders.slab import Allocate, plain_memory
 from loaders.stream.flow import Tail
 from loaders.stream.loader import StreamLoader as NumpyLoader
-from loaders.torch.loader import as_tensors, pinned_memory, world_of_torch
+from loaders.torch.loader import as_tensors, world_of_torch
+from loaders.torch.pinned import PinnedMemory
 from wds_tools.pictures.options import Pictures
 from wds_tools.urls import Urls
 
@@ -80,7 +81,7 @@ class StreamLoader(NumpyLoader):
         return world_of_torch(super()._resolve_world)
 
     def _allocator(self) -> Allocate:
-        return pinned_memory if self.pin_memory else plain_memory
+        return PinnedMemory() if self.pin_memory else plain_memory
 
     def _present(self, batch: Any) -> Any:
         return as_tensors(batch)
