@@ -18,7 +18,7 @@ from loaders.arguments import whole
 from wds_tools.errors import UsageError
 from wds_tools.pictures.decode import Box
 
-__all__ = ["DRAW_STEPS", "CenterCrop", "Geometry", "Mask", "Placement", "RandomResizedCrop", "Resize"]
+__all__ = ["DRAW_STEPS", "CenterCrop", "Geometry", "Mask", "Placement", "RandomResizedCrop", "Resize", "usual_side"]
 
 DRAW_STEPS = 11  # four uniforms each: one step for the flip, ten for the tries of RandomResizedCrop
 _TRIES = 10
@@ -46,6 +46,11 @@ class Geometry(Protocol):
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size[0], size[1]) if isinstance(size, Sequence) else (size, size)
+
+
+def usual_side(shape: tuple[int, int]) -> int:
+    """The shorter side to which pictures are resized before such a part is cut: 256 for 224, as ImageNet is."""
+    return round(max(shape) * 256 / 224)
 
 
 def _check_size(size: Any) -> None:
@@ -156,7 +161,7 @@ class CenterCrop:
 
     def place(self, width: int, height: int, draws: Sequence[float]) -> Placement:  # noqa: ARG002 - one protocol
         out_height, out_width = self.shape
-        resize = self.resize if self.resize is not None else round(max(out_height, out_width) * 256 / 224)
+        resize = self.resize if self.resize is not None else usual_side(self.shape)
         scale = min(width, height) / resize
         w, h = out_width * scale, out_height * scale
         return Placement(Box((width - w) / 2, (height - h) / 2, w, h))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loaders.crops import Geometry, Mask
+from loaders.crops import Geometry, Mask, usual_side
 from loaders.fields import FieldSpec
 from wds_tools import codec
 from wds_tools.errors import ShardstreamError
@@ -18,11 +18,17 @@ __all__ = ["SampleDecoder"]
 
 
 class SampleDecoder:
-    """Decodes the wanted fields of samples. One per thread, since the decoder has scratch memory."""
+    """Decodes the wanted fields of samples. One per thread, since the decoder has scratch memory.
+
+    Attributes:
+        looked_at: width and height of a picture, and the shorter side that would do for its crop. Filled by the next
+            picture that is cropped, when it is None.
+    """
 
     def __init__(self, specs: Sequence[FieldSpec], pictures: Pictures) -> None:
         self._specs = specs
         self._decoder = Decoder(pictures)
+        self.looked_at: tuple[int, int, int] | None = None
         self._leader = next((spec.image for spec in specs if spec.image and not isinstance(spec.image, Mask)), None)
 
     def values(self, sample: RawSample, draws: Sequence[float], slots: Sequence[Any]) -> list[Any]:
@@ -61,7 +67,10 @@ class SampleDecoder:
         if geometry is None:
             return self._decoder.decode(data)
         facts = read_facts(data)
-        box, flip = geometry.place(*self._decoder.size(facts), draws)
+        size = self._decoder.size(facts)
+        if self.looked_at is None:
+            self.looked_at = (*size, usual_side(geometry.shape))
+        box, flip = geometry.place(*size, draws)
         return self._decoder.decode(data, facts=facts, box=box, size=geometry.shape, flip=flip, out=slot)
 
     def _mask(self, data: BytesLike, draws: Sequence[float]) -> Any:

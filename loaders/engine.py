@@ -16,13 +16,14 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from wds_tools.errors import UsageError
 
-__all__ = ["Engine", "Job", "closed_meanwhile"]
+__all__ = ["Engine", "Job", "Observer", "Span", "closed_meanwhile"]
 
 
 class Job(Protocol):
@@ -41,6 +42,38 @@ class Job(Protocol):
 
 J = TypeVar("J", bound=Job)
 S = TypeVar("S")
+J_contra = TypeVar("J_contra", contravariant=True)
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class Span(NamedTuple):
+    """From when to when, in seconds of `time.perf_counter`."""
+
+    begun: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.begun
+
+
+class Observer(Protocol[J_contra, S_contra]):
+    """Told what was done, by the thread that did it, right after.
+
+    Called once a chunk and twice a batch, by several threads at once. What it raises ends the iteration.
+    """
+
+    def planned(self, job: J_contra, span: Span) -> None:
+        """The feeder drew a job."""
+
+    def worked(self, job: J_contra, low: int, high: int, state: S_contra, span: Span) -> None:
+        """A decode thread made slots [low, high)."""
+
+    def finished(self, job: J_contra, span: Span) -> None:
+        """A decode thread finished a job."""
+
+    def taken(self, job: J_contra, span: Span, ready: int) -> None:
+        """The caller asked for a job and got it; so many were finished when it asked."""
 
 
 class _Entry(Generic[J]):
@@ -80,15 +113,23 @@ class Engine(Generic[J, S]):
         state: makes one thread's state.
         threads: decode threads.
         ahead: jobs that may be begun and not yet taken.
+        observer: is told what is done.
     """
 
     def __init__(
-        self, work: Callable[[J, int, int, S], None], state: Callable[[], S], *, threads: int, ahead: int
+        self,
+        work: Callable[[J, int, int, S], None],
+        state: Callable[[], S],
+        *,
+        threads: int,
+        ahead: int,
+        observer: Observer[J, S] | None = None,
     ) -> None:
         self._work = work
         self._state = state
         self._threads_wanted = threads
         self._ahead = ahead
+        self._observer = observer
         self._chunks: queue.SimpleQueue[tuple[_Entry[J], int, int] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._run: _Run[J] | None = None
@@ -128,7 +169,9 @@ class Engine(Generic[J, S]):
             raise StopIteration
         self._check_process()
         self.check_thread()
+        begun = time.perf_counter()
         with run.changed:
+            ready = sum(entry.done for entry in run.entries)
             while not (run.entries and run.entries[0].done):
                 if run.dropped:
                     raise closed_meanwhile()
@@ -143,6 +186,8 @@ class Engine(Generic[J, S]):
         run.room.put(True)
         if job.error is not None:
             raise _raisable(job.error)
+        if self._observer is not None:
+            self._observer.taken(job, Span(begun, time.perf_counter()), ready)
         return job
 
     def close(self) -> None:
@@ -196,9 +241,12 @@ class Engine(Generic[J, S]):
             while True:
                 if not run.room.get() or run.dropped:
                     return
+                begun = time.perf_counter()
                 job = next(run.jobs, None)
                 if job is None:
                     return
+                if self._observer is not None:
+                    self._observer.planned(job, Span(begun, time.perf_counter()))
                 self._enqueue(job, run)
         except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
             run.error = error
@@ -224,7 +272,10 @@ class Engine(Generic[J, S]):
             try:
                 if low < high and job.error is None and not entry.run.dropped:
                     state = state if state is not None else self._state()
+                    begun = time.perf_counter()
                     self._work(job, low, high, state)
+                    if self._observer is not None:
+                        self._observer.worked(job, low, high, state, Span(begun, time.perf_counter()))
             except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
                 job.error = job.error or error
             self._made(entry)
@@ -237,7 +288,10 @@ class Engine(Generic[J, S]):
                 return
         try:
             if entry.job.error is None and not entry.run.dropped:
+                begun = time.perf_counter()
                 entry.job.finish()
+                if self._observer is not None:
+                    self._observer.finished(entry.job, Span(begun, time.perf_counter()))
         except BaseException as error:  # noqa: BLE001 - kept, and raised where the consumer stands
             entry.job.error = error
         with entry.run.changed:

@@ -15,22 +15,25 @@ from typing import Any, Self
 
 from loaders.arguments import check_count, check_flag
 from loaders.draws import check_seed
+from loaders.engine import Observer
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
-from loaders.job import Cursor
+from loaders.job import BatchJob, Cursor
 from loaders.lanes import warn_of_shared_blocks
+from loaders.make import Worker
 from loaders.plan import TAILS, Tail
 from loaders.policy import OnError, policy_of
 from loaders.reading import Reading
 from loaders.recipe import Recipe
+from loaders.report import Report
 from loaders.selection import Access, AnyPlan, Opened, Options, Selection, Urls, as_selection, default_openness
 from loaders.session import Session
 from loaders.slab import Allocate, plain_memory
 from loaders.state import State, backend, state_of
-from loaders.stats import Report
 from loaders.world import check_world, rank_share, world_of_environment
 from wds_tools.cores import usable_cores
 from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
+from wds_tools.pictures.kernel import capability
 from wds_tools.pictures.options import Pictures
 
 __all__ = ["ShardLoader", "Urls"]
@@ -140,6 +143,8 @@ class ShardLoader:
         self._iteration = 0
         self._running: int | None = None  # the epoch of the iteration that the caller is in
         self._warned = False
+        self._observer: Observer[BatchJob, Worker] | None = None
+        self._told = False  # of what the kernel lacks
 
     # Places where a framework puts its own.
 
@@ -151,6 +156,11 @@ class ShardLoader:
 
     def _present(self, batch: Any) -> Any:
         return batch
+
+    @property
+    def recipe(self) -> Recipe:
+        """What a batch is made of: the arguments, checked."""
+        return self._recipe
 
     @property
     def dataset(self) -> Dataset:
@@ -203,6 +213,7 @@ class ShardLoader:
                 rank=rank,
                 world_size=world_size,
                 allocate=self._allocator(),
+                observer=self._observer,
             )
             weakref.finalize(self, self._session.abandon)
         return self._session
@@ -299,15 +310,24 @@ class ShardLoader:
         self._cursor, self._broken_off, self._loaded, self._running = cursor, False, False, None
         self._iteration += 1
 
+    def observe(self, observer: Observer[BatchJob, Worker]) -> None:
+        """Tell this object what the threads do, such as a `loaders.Trace`. What runs is ended, as `close` does."""
+        self.close()
+        self._observer = observer
+
     def report(self) -> Report:
-        """What was done so far and where the time went."""
+        """What was done so far, where the time went, and what sets the pace."""
         session = self._begin()
+        told, self._told = self._told, True
         return session.stats.report(
             threads=self._recipe.threads,
             slabs_made=session.slabs.made,
             slabs_reused=session.slabs.reused,
             skipped=session.quarantine.counts,
             backend=backend(),
+            prefetch=self._recipe.read.prefetch,
+            transformed=self._recipe.transform is not None or self._recipe.collate is not None,
+            missing="" if told else capability().missing,
             parts=session.plan.progress(self._cursor.epoch, self._cursor.position),
             traffic=session.traffic,
         )
@@ -326,10 +346,29 @@ class ShardLoader:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, or what is pickled, has no threads or open shards: it goes on at the same place by itself."""
-        begun = {"_session": None, "_running": None}
+        begun = {"_session": None, "_running": None, "_observer": None}
         return {**self.__dict__, **begun, "_broken_off": False, "_loaded": self._loaded or self._broken_off}
 
     def __repr__(self) -> str:
         fields = ", ".join(spec.text for spec in self._recipe.specs)
         size = f"batch_size={self.batch_size}" if self.batch_size else f"global_batch_size={self.global_batch_size}"
         return f"{type(self).__name__}({self.urls!r}, {size}, fields=({fields}))"
+
+    def _repr_html_(self) -> str:
+        from loaders.notebook import facts_html, urls_in_words
+
+        specs, opened = self._recipe.specs, self._opened
+        found = None if opened is None else f"{len(opened.dataset):,} in {len(opened.dataset.urls):,} shards"
+        facts = {
+            "urls": urls_in_words(self.urls),
+            "samples": found,
+            "batch_size": self.batch_size,
+            "global_batch_size": self.global_batch_size,
+            "fields": ", ".join(spec.text for spec in specs),
+            "image": ", ".join(f"{spec.name}: {spec.image}" for spec in specs if spec.image is not None) or None,
+            "order": f"shuffled, seed {self._seed}" if self._shuffle else "dataset order",
+            "tail": self._tail,
+            "threads": self._recipe.threads,
+            "place": f"epoch {self._cursor.epoch}, {self._cursor.position:,} samples of the whole job handed out",
+        }
+        return facts_html(type(self).__name__, facts)

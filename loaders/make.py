@@ -15,7 +15,6 @@ from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine
 from loaders.read import Encoded, SampleReader, Scratch
 from loaders.recipe import Recipe
 from loaders.selection import AnyPlan
-from loaders.stats import Stats
 from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
 from wds_tools.sample import KEY
 
@@ -24,21 +23,25 @@ __all__ = ["Maker", "Worker"]
 
 @dataclass
 class Worker:
-    """What one decode thread has to itself."""
+    """What one decode thread has to itself, and what it says of the chunk that it made last (`stats.Chunk`)."""
 
     decoder: SampleDecoder
     scratch: Scratch = field(default_factory=Scratch)
     nbytes: int = 0
     read_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    @property
+    def looked_at(self) -> tuple[int, int, int] | None:
+        return self.decoder.looked_at
 
 
 class Maker:
     """Makes chunks of jobs; shared by all threads, each of which brings its own Worker."""
 
-    def __init__(self, plan: AnyPlan, recipe: Recipe, reader: SampleReader, stats: Stats) -> None:
+    def __init__(self, plan: AnyPlan, recipe: Recipe, reader: SampleReader) -> None:
         self.plan = plan
         self.recipe = recipe
-        self.stats = stats
         self.excluded = read_exclude(recipe.exclude, fingerprint=plan.data)
         self.quarantine = Quarantine(recipe.quarantine, fingerprint=plan.data)
         self._reader = reader
@@ -47,8 +50,8 @@ class Maker:
         return Worker(SampleDecoder(self.recipe.specs, self.recipe.pictures))
 
     def chunk(self, job: BatchJob, low: int, high: int, worker: Worker) -> None:
-        begun = time.perf_counter()
-        worker.nbytes, worker.read_seconds = 0, 0.0
+        begun_cpu = time.thread_time()
+        worker.nbytes, worker.read_seconds, worker.decoder.looked_at = 0, 0.0, None
         rows = job.draws[low:high].tolist() if job.draws is not None else [()] * (high - low)
         bad: list[tuple[int, DataError | None]] = []
         slots = list(range(low, high))
@@ -67,10 +70,7 @@ class Maker:
                 bad.append((slot, error))
         for slot, failure in bad:
             self._replace(job, slot, failure, rows[slot - low], worker)
-        spent = time.perf_counter() - begun
-        self.stats.made(
-            nbytes=worker.nbytes, read_seconds=worker.read_seconds, decode_seconds=spent - worker.read_seconds
-        )
+        worker.cpu_seconds = time.thread_time() - begun_cpu
 
     def _next_of(self, read: Iterator[Encoded], worker: Worker) -> Encoded:
         begun = time.perf_counter()

@@ -8,10 +8,10 @@ stands. Nothing here refers to the loader, so that a loader that is let go ends 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from loaders.engine import Engine
+from loaders.engine import Engine, Observer, Span
 from loaders.fetch import Traffic
 from loaders.job import BatchJob, Cursor
 from loaders.make import Maker, Worker
@@ -27,6 +27,29 @@ from wds_tools.errors import UsageError
 __all__ = ["Session"]
 
 
+class _Both(NamedTuple):
+    """Two observers as one."""
+
+    first: Observer[BatchJob, Worker]
+    second: Observer[BatchJob, Worker]
+
+    def planned(self, job: BatchJob, span: Span) -> None:
+        for each in self:
+            each.planned(job, span)
+
+    def worked(self, job: BatchJob, low: int, high: int, state: Worker, span: Span) -> None:
+        for each in self:
+            each.worked(job, low, high, state, span)
+
+    def finished(self, job: BatchJob, span: Span) -> None:
+        for each in self:
+            each.finished(job, span)
+
+    def taken(self, job: BatchJob, span: Span, ready: int) -> None:
+        for each in self:
+            each.taken(job, span, ready)
+
+
 class Session:
     """See the module. Built by the loader on first use; `close` ends it.
 
@@ -37,6 +60,7 @@ class Session:
         rank, world_size: whose batches.
         allocate: makes the memory of batches.
         reuse: take memory back when a batch is let go; not where another process maps it.
+        observer: is told what is done, beside the loader's own counts.
     """
 
     def __init__(
@@ -49,6 +73,7 @@ class Session:
         world_size: int,
         allocate: Allocate,
         reuse: bool = True,
+        observer: Observer[BatchJob, Worker] | None = None,
     ) -> None:
         plan.check(recipe.batch_size * world_size)
         recipe.read.check(plan, world_size)
@@ -61,10 +86,14 @@ class Session:
         self._schedule = Schedule(
             plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=self._reader.begin
         )
-        maker = Maker(plan, recipe, self._reader, self.stats)
+        maker = Maker(plan, recipe, self._reader)
         self.quarantine = maker.quarantine
         self._engine: Engine[BatchJob, Worker] = Engine(
-            maker.chunk, maker.worker, threads=recipe.threads, ahead=recipe.read.prefetch
+            maker.chunk,
+            maker.worker,
+            threads=recipe.threads,
+            ahead=recipe.read.prefetch,
+            observer=self.stats if observer is None else _Both(self.stats, observer),
         )
         self._next: Cursor | None = None
         self._part: object = None
@@ -86,7 +115,7 @@ class Session:
             self._part = None
             self._engine.start(self._schedule.jobs(cursor))
         self._next = None  # if it raises, the next call begins anew
-        job = self._take()
+        job = self._engine.take()
         self._next = job.after
         return job
 
@@ -106,17 +135,11 @@ class Session:
             if self._part is not part:
                 raise UsageError("the batches were iterated anew while this iteration ran", cure="Use one at a time.")
             try:
-                job = self._take()
+                job = self._engine.take()
             except StopIteration:
                 return
             yield job
             del job
-
-    def _take(self) -> BatchJob:
-        begun = time.perf_counter()
-        job = self._engine.take()
-        self.stats.handed_out(job.slots - len(job.dropped), time.perf_counter() - begun)
-        return job
 
     def close(self) -> None:
         """End the threads and close the shards; twice does nothing."""

@@ -1,4 +1,4 @@
-"""What the loader did and where its time went, counted as it goes: a few additions a chunk, no locks a sample."""
+"""The running counts behind a report: a few additions a chunk, no locks a sample."""
 
 from __future__ import annotations
 
@@ -6,115 +6,115 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from loaders.engine import Span
 from loaders.fetch import Traffic
+from loaders.report import Report
 from loaders.selection import PartProgress
+from wds_tools.cores import usable_cores
 
-__all__ = ["Report", "Stats"]
+__all__ = ["Chunk", "Counted", "Stats"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """A loader's counts since it was made. `str` of it is one readable paragraph.
+class Chunk(Protocol):
+    """What a thread says of the chunk that it made last.
 
     Attributes:
-        seconds: wall clock since the first batch was asked for.
-        samples: handed out by this rank.
-        batches: handed out by this rank.
-        bytes: encoded bytes read by this rank, of batches made, handed out or not.
-        wait_seconds: how long the consumer waited inside the loader.
-        wait_share: wait_seconds / seconds.
-        decode_seconds: thread seconds in decoding, transforming and batching, waiting for the interpreter included.
-        read_seconds: thread seconds in reading.
-        threads: decode threads.
-        slabs_made: slabs allocated, since the caller kept the others.
-        slabs_reused: slabs used again.
-        skipped: bad samples by kind of error, of batches made, handed out or not: those made ahead count too, and
-            with them the first ones of the next epoch.
-        backend: what decodes pictures.
-        parts: of a mix, how far the run has come in each of its datasets.
-        requests: ranges that were fetched of remote shards, not counting what was tried again.
-        fetched_bytes: what these brought.
-        fetch_wait_seconds: thread seconds in which decode threads waited for them, a part of read_seconds.
+        nbytes: encoded bytes read.
+        read_seconds: wall clock, reading.
+        cpu_seconds: of the thread, on a core.
+        looked_at: (width, height) of one of its pictures as shown, and the shorter side that would do for its crop.
     """
 
-    seconds: float
-    samples: int
-    batches: int
-    bytes: int
-    wait_seconds: float
-    wait_share: float
-    decode_seconds: float
+    nbytes: int
     read_seconds: float
-    threads: int
-    slabs_made: int
-    slabs_reused: int
-    skipped: Mapping[str, int]
-    backend: str
-    parts: Sequence[PartProgress] = ()
-    requests: int = 0
-    fetched_bytes: int = 0
-    fetch_wait_seconds: float = 0.0
+    cpu_seconds: float
 
     @property
-    def fetch_wait_share(self) -> float:
-        """The part of the decode threads' time in which they waited for remote bytes, 0 to 1."""
-        return self.fetch_wait_seconds / (self.seconds * self.threads) if self.seconds else 0.0
-
-    def __str__(self) -> str:
-        rate = self.samples / self.seconds if self.seconds else 0.0
-        skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(self.skipped.items()))
-        return (
-            f"{self.samples:,} samples in {self.batches:,} batches, {rate:,.0f} a second, {self.bytes / 1e6:,.1f} MB; "
-            f"the consumer waited {self.wait_share:.0%} of {_time(self.seconds)}; {self.threads} threads spent "
-            f"{_time(self.read_seconds)} reading and {_time(self.decode_seconds)} decoding ({self.backend})"
-            + (f"; {self._fetched()}" if self.requests else "")
-            + (f"; skipped: {skipped}" if skipped else "")
-            + "".join(f"; {part}" for part in self.parts)
-        )
-
-    def _fetched(self) -> str:
-        rate = self.fetched_bytes / self.seconds if self.seconds else 0.0
-        return (
-            f"{self.fetched_bytes / 1e6:,.1f} MB fetched in {self.requests:,} requests, "
-            f"{rate / 1e6:,.1f} MB a second, for which the threads waited {self.fetch_wait_share:.0%} of their time"
-        )
+    def looked_at(self) -> tuple[int, int, int] | None: ...
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+class Counted(Protocol):
+    """A batch as it is counted: samples planned, and those of them that nothing replaced."""
+
+    slots: int
+    dropped: list[int]
 
 
 @dataclass
 class Stats:
-    """The running counts behind a Report. `made` is called by decode threads, the rest by the consumer."""
+    """An observer of the engine that adds up. `made` and `worked` are called by decode threads.
+
+    Attributes:
+        begun: when the first batch was asked for.
+        begun_cpu: the CPU time of the process by then.
+    """
 
     begun: float | None = None
+    begun_cpu: float = 0.0
     samples: int = 0
     batches: int = 0
     wait_seconds: float = 0.0
+    ready: int = 0
+    plan_seconds: float = 0.0
     bytes: int = 0
     read_seconds: float = 0.0
     decode_seconds: float = 0.0
+    decode_cpu_seconds: float = 0.0
+    batch_seconds: float = 0.0
+    looked_at: int = 0
+    pixels: float = 0.0
+    small_pixels: float = 0.0
+    small_side: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def made(self, *, nbytes: int, read_seconds: float, decode_seconds: float) -> None:
+    def begin(self) -> None:
+        """Start the clock, once."""
+        if self.begun is None:
+            self.begun, self.begun_cpu = time.perf_counter(), time.process_time()
+
+    def planned(self, job: Counted, span: Span) -> None:
+        del job
+        self.plan_seconds += span.seconds
+
+    def worked(self, job: Counted, low: int, high: int, state: Chunk, span: Span) -> None:
+        del job, low, high
+        read = state.read_seconds
+        self.made(nbytes=state.nbytes, read_seconds=read, decode_seconds=span.seconds - read, chunk=state)
+
+    def made(self, *, nbytes: int, read_seconds: float, decode_seconds: float, chunk: Chunk | None = None) -> None:
         """Count one chunk."""
         with self._lock:
             self.bytes += nbytes
             self.read_seconds += read_seconds
             self.decode_seconds += decode_seconds
+            if chunk is None:
+                return
+            self.decode_cpu_seconds += chunk.cpu_seconds
+            if chunk.looked_at is not None:
+                self._look(*chunk.looked_at)
+
+    def _look(self, width: int, height: int, side: int) -> None:
+        self.looked_at += 1
+        self.pixels += width * height
+        self.small_pixels += width * height * min(1.0, side / min(width, height)) ** 2
+        self.small_side = side
+
+    def finished(self, job: Counted, span: Span) -> None:
+        del job
+        with self._lock:
+            self.batch_seconds += span.seconds
+
+    def taken(self, job: Counted, span: Span, ready: int) -> None:
+        self.ready += ready
+        self.handed_out(job.slots - len(job.dropped), span.seconds)
 
     def handed_out(self, samples: int, waited: float) -> None:
         """Count one batch."""
         self.samples += samples
         self.batches += 1
         self.wait_seconds += waited
-
-    def begin(self) -> None:
-        """Start the clock, once."""
-        if self.begun is None:
-            self.begun = time.perf_counter()
 
     def report(
         self,
@@ -124,25 +124,42 @@ class Stats:
         slabs_reused: int,
         skipped: Mapping[str, int],
         backend: str,
+        prefetch: int = 0,
+        readers: int = 0,
+        transformed: bool = False,
+        missing: str = "",
         parts: Sequence[PartProgress] = (),
         traffic: Traffic = Traffic(),  # noqa: B008 - only read
     ) -> Report:
         """The counts so far."""
-        seconds = time.perf_counter() - self.begun if self.begun is not None else 0.0
+        begun = self.begun is not None
         return Report(
-            seconds=seconds,
+            seconds=time.perf_counter() - self.begun if self.begun is not None else 0.0,
+            cpu_seconds=time.process_time() - self.begun_cpu if begun else 0.0,
             samples=self.samples,
             batches=self.batches,
             bytes=self.bytes,
             wait_seconds=self.wait_seconds,
-            wait_share=self.wait_seconds / seconds if seconds else 0.0,
+            ready=self.ready,
+            plan_seconds=self.plan_seconds,
             decode_seconds=self.decode_seconds,
+            decode_cpu_seconds=self.decode_cpu_seconds,
             read_seconds=self.read_seconds,
+            batch_seconds=self.batch_seconds,
+            looked_at=self.looked_at,
+            pixels=self.pixels,
+            small_pixels=self.small_pixels,
+            small_side=self.small_side,
             threads=threads,
+            cores=usable_cores(),
+            prefetch=prefetch,
+            readers=readers,
+            transformed=transformed,
             slabs_made=slabs_made,
             slabs_reused=slabs_reused,
             skipped=dict(skipped),
             backend=backend,
+            missing=missing,
             parts=tuple(parts),
             requests=traffic.requests,
             fetched_bytes=traffic.bytes,

@@ -237,6 +237,8 @@ class StreamLoader:
             slabs_reused=session.slabs.reused,
             skipped=session.skipped,
             backend=backend(),
+            prefetch=self._making.prefetch,
+            readers=1,
         )
         return StreamReport(
             **vars(counts),
@@ -261,6 +263,23 @@ class StreamLoader:
     def __repr__(self) -> str:
         fields = ", ".join(spec.text for spec in self._streams.specs)
         return f"{type(self).__name__}({self.urls!r}, batch_size={self._making.batch_size}, fields=({fields}))"
+
+    def _repr_html_(self) -> str:
+        from loaders.notebook import facts_html, urls_in_words
+
+        streams = self._streams
+        facts = {
+            "urls": urls_in_words(self.urls),
+            "batch_size": self._making.batch_size,
+            "fields": ", ".join(spec.text for spec in streams.specs),
+            "order": f"shuffled within {streams.shuffle_bytes:,} bytes of {streams.interleave} shards, "
+            f"seed {streams.seed}"
+            if streams.shuffle
+            else "shard order",
+            "samples an epoch": streams.epoch_samples,
+            "threads": self._making.threads,
+        }
+        return facts_html(type(self).__name__, facts)
 
     def _move(self, cursor: Cursor) -> None:
         self._cursor, self._broken_off, self._loaded, self._given = cursor, False, False, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loaders.stats import Report
+from loaders.report import Report
 
 __all__ = ["StreamReport"]
 
