@@ -37,6 +37,11 @@ class Batch(tuple[Any, ...]):
         columns = ", ".join(f"{name}={_shape(value)}" for name, value in zip(self._fields, self, strict=True))
         return f"Batch({columns})"
 
+    def _repr_html_(self) -> str:
+        from loaders.notebook import batch_html
+
+        return batch_html("Batch", self._fields, self)
+
 
 def _shape(value: Any) -> str:
     if isinstance(value, list):

@@ -70,6 +70,11 @@ class LazySample(Mapping[str, Any]):
         fields = ", ".join(f"{field}: {len(data):,} bytes" for field, data in self.raw.items() if field not in SPECIAL)
         return f"LazySample({self.raw[KEY]!r}, {fields})"
 
+    def _repr_html_(self) -> str:
+        from loaders.notebook import sample_html
+
+        return sample_html(self.raw, self._pictures)
+
 
 class OpenDataset(Sequence[Any]):
     """A dataset open for random access; see `open`. Picklable: a copy opens its shards itself."""
@@ -137,6 +142,14 @@ class OpenDataset(Sequence[Any]):
 
     def __repr__(self) -> str:
         return f"OpenDataset(samples={len(self):,}, shards={len(self.dataset.urls):,})"
+
+    def _repr_html_(self) -> str:
+        from loaders.notebook import previews_html
+
+        table = self.dataset._repr_html_()
+        if self.dataset.remote_shards.any():
+            return table
+        return table + previews_html(self.raw, len(self), self._pictures)
 
 
 def open(  # noqa: A001 - `loaders.open` is the published name

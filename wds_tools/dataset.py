@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wds_tools import addresses
-from wds_tools.errors import StaleIndexError, UsageError, counted
+from wds_tools.errors import StaleIndexError, UsageError, counted, public
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache, default_cache_dir
 from wds_tools.index.fetched import Files
@@ -95,6 +95,20 @@ class Dataset:
     def __repr__(self) -> str:
         kind, size = type(self).__name__, int(self.sizes.sum())
         return f"<{kind} {counted(len(self), 'sample')} in {counted(len(self.urls), 'shard')}, {size:,} bytes>"
+
+    def _repr_html_(self) -> str:
+        from wds_tools.show.cards import facts_html, titled
+        from wds_tools.show.words import one_line, size
+
+        rows = [
+            ("samples", f"{len(self):,}"),
+            ("shards", f"{len(self.urls):,}"),
+            ("bytes", size(int(self.sizes.sum()))),
+        ]
+        rows += [("first shard", public(self.urls[0]))] if len(self.urls) else []
+        rows += [("classes", one_line(f"{len(self.classes):,}: {', '.join(self.classes)}"))] if self.classes else []
+        rows += [("order", "shuffled when packed" if self.shuffled else "not shuffled")] * (self.shuffled is not None)
+        return titled(type(self).__name__, facts_html(rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._part, dict(self.listing), self.place, self.remote)

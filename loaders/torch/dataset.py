@@ -294,6 +294,10 @@ class ShardDataset(IterableDataset[Any]):
     def __repr__(self) -> str:
         return repr(self._source).replace(type(self._source).__name__, type(self).__name__, 1)
 
+    def _repr_html_(self) -> str:
+        html = self._source._repr_html_()  # noqa: SLF001 - the protocol that notebooks ask by
+        return html.replace(type(self._source).__name__, type(self).__name__, 1)
+
 
 def _cursor(begun: Begun, plan: AnyPlan, global_batch: int) -> Cursor:
     """Where an iteration starts. No epoch is empty: where less than a batch is left, the next one starts."""

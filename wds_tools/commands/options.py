@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
 import click
 
 from wds_tools.errors import counted
+from wds_tools.show.words import size
 
 __all__ = ["ByteSize", "as_json", "counted", "echo_json", "size", "urls"]
 
-_UNITS = ("KB", "MB", "GB", "TB")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 urls = click.argument("urls", nargs=-1, required=True, metavar="URLS...")
@@ -38,11 +37,3 @@ class ByteSize(click.ParamType[int]):
 def echo_json(facts: Any) -> None:
     """Facts on stdout, one object."""
     click.echo(json.dumps(facts, indent=1))
-
-
-def size(count: float) -> str:
-    """Bytes for people: 107.5 MB counts in thousands, as disks do."""
-    if count < 1000:
-        return counted(round(count), "byte")
-    power = min(int(math.log10(count)) // 3, len(_UNITS))
-    return f"{count / 1000**power:,.1f} {_UNITS[power - 1]}"
