@@ -12,7 +12,7 @@ would have to hold the dataset too, in a place that nobody chose. What has no ro
 itself, sample by sample.
 
 What no DataLoader can tell is where its caller stands, since it runs ahead: `state_dict(batches=n)` takes the count
-from the caller. torchdata's StatefulDataLoader keeps count itself, by the iterator's two methods.
+from the caller, and `resumable` keeps it. torchdata's StatefulDataLoader keeps count by the iterator's two methods.
 
 Rank and world size are looked up when length or iteration are first asked for: by the parent for spawned workers, while
 it pickles; forked ones have the parent's torch.distributed and environment in their own memory.
@@ -216,6 +216,11 @@ class ShardDataset(IterableDataset[Any]):
                 self._source.warn()
         return self._session
 
+    @property
+    def plan(self) -> AnyPlan:
+        """What decides the order."""
+        return self._source.plan
+
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its start; a loaded state's own epoch keeps its place."""
         latest = self._epochs.latest()
@@ -295,7 +300,7 @@ class ShardDataset(IterableDataset[Any]):
         return repr(self._source).replace(type(self._source).__name__, type(self).__name__, 1)
 
     def _repr_html_(self) -> str:
-        html = self._source._repr_html_()  # noqa: SLF001 - the protocol that notebooks ask by
+        html = self._source._repr_html_()
         return html.replace(type(self._source).__name__, type(self).__name__, 1)
 
 
