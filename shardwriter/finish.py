@@ -47,7 +47,7 @@ class Finish:
         """Write what lies beside the shards of a leg, and say what came of it."""
         leg, records = work.leg, work.shards.records
         _write_failures(self._run, number, work)
-        if self._classes:
+        if self._classes and leg.whole:
             text = "".join(f"{name}\n" for name in self._classes)
             _write(leg, CLASSES_NAME, [os.fsencode(text)])
         if self._samples.renamed:

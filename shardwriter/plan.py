@@ -27,11 +27,10 @@ from shardwriter.settings import Part, Settings
 from shardwriter.split import Splits
 from shardwriter.target import Target
 from wds_tools.errors import KeyRefusedError, SampleError, TargetError
-from wds_tools.index.listing import LISTING_NAME, offsets_name
+from wds_tools.index.listing import CLASSES_NAME, LISTING_NAME, offsets_name
 
 __all__ = ["CLASSES_NAME", "FAILURES_NAME", "Leg", "plan", "targets"]
 
-CLASSES_NAME = "classes.txt"
 FAILURES_NAME = "failures.jsonl"
 
 Places: TypeAlias = Sequence[int] | npt.NDArray[Any]
@@ -67,7 +66,7 @@ class Leg:
 
     @property
     def own(self) -> list[str]:
-        """What it leaves beside shards and listing, and no other run does; the parts of a dataset share classes.txt."""
+        """What it leaves beside shards and listing. classes.txt is of the whole: who joins parts writes it."""
         beside = [self.failures, self.originals]
         return [CLASSES_NAME, *beside] if self.whole else beside
 

@@ -30,7 +30,7 @@ from wds_tools.index.beside import refusal, unlisted
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
 from wds_tools.index.find import file_facts
-from wds_tools.index.listing import LISTING_NAME, ShardRecord, read_listing, write_listing
+from wds_tools.index.listing import CLASSES_NAME, LISTING_NAME, ShardRecord, read_listing, write_listing
 from wds_tools.index.sidecars import dali_path, energon_path, write_dali, write_energon
 from wds_tools.index.targets import targets_of
 from wds_tools.shard import ShardScan, scan
@@ -43,7 +43,6 @@ from wds_tools.urls import Place, Urls, expand, places, refuse_duplicates
 
 __all__ = ["IndexedFolder", "make_index"]
 
-CLASSES_NAME = "classes.txt"
 _NOT_KEPT = {"__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "base", "fields"}
 _NOT_KEPT |= {"bytes", "labels", "pictures", "failed", "part", "tally"}  # counted in shards that may be others now
 

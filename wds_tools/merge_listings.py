@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from wds_tools import addresses
+from wds_tools.atomic import write_atomic
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import ListingError, TargetError, UsageError, shown
-from wds_tools.index.listing import LISTING_NAME, ShardRecord, read_listing, write_listing
+from wds_tools.index.listing import CLASSES_NAME, LISTING_NAME, ShardRecord, read_listing, write_listing
 from wds_tools.sources.resolve import open_source
 from wds_tools.tally import Tally
 
@@ -67,7 +68,7 @@ class _Part:
 def merge_listings(
     listings: Sequence[str | os.PathLike[str]], *, out: str | os.PathLike[str] | None = None, force: bool = False
 ) -> Merged:
-    """Join listings into `dataset.json` and its offsets.
+    """Join listings into `dataset.json` and its offsets, and write classes.txt where all have the same classes.
 
     Args:
         listings: of the parts, at least one, in any order; of others in the order wanted.
@@ -93,8 +94,11 @@ def merge_listings(
     records = [record for part in parts for record in part.records]
     if not records:
         raise UsageError("none of the listings has a shard")
-    name = str(parts[0].facts.get("name") or target.parent.name)
-    write_listing(target, records, name=name, extra=_extra(parts, records))
+    name, extra = str(parts[0].facts.get("name") or target.parent.name), _extra(parts, records)
+    if isinstance(extra.get("classes"), list):
+        lines = "".join(f"{each}\n" for each in extra["classes"])
+        write_atomic(target.with_name(CLASSES_NAME), [os.fsencode(lines)])
+    write_listing(target, records, name=name, extra=extra)
     return Merged(
         listing=target,
         parts=len(parts),

@@ -57,6 +57,7 @@ def test_parts_are_joined_in_the_order_of_their_numbers(tmp_path: Path, parts: C
     assert [Path(url).name for url in dataset.urls] == [f"s-{number}-of-3-000000.tar" for number in range(3)]
     assert dataset.counts.tolist() == [3, 2, 4]
     assert (dataset.classes, dataset.shuffled) == (("a",), True)
+    assert (tmp_path / "classes.txt").read_text() == "a\n"
 
 
 def test_the_joined_listing_counts_what_all_parts_hold(tmp_path: Path, parts: Callable[..., list[Path]]) -> None:

@@ -10,8 +10,8 @@ import click
 from wds_tools import progress
 from wds_tools.commands import options
 from wds_tools.contents import printable
-from wds_tools.index.listing import read_listing
-from wds_tools.make_index import CLASSES_NAME, IndexedFolder, make_index
+from wds_tools.index.listing import CLASSES_NAME, read_listing
+from wds_tools.make_index import IndexedFolder, make_index
 from wds_tools.merge_listings import merge_listings
 from wds_tools.urls import places
 
