@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 from torch.utils.data import DataLoader
@@ -244,6 +245,20 @@ def test_raw_samples_and_streams_over_http(labels: str) -> None:
         with StreamLoader(server.url("/d/"), read=Reading(remote=HASTY), **options) as stream:
             streamed = sorted(label for batch in stream for label in batch.cls.tolist())
         assert streamed == list(range(737))
+
+
+def test_a_store_in_place_of_a_web_server(labels: str, tmp_path: Path) -> None:
+    system = fsspec.filesystem("memory")
+    for path in Path(labels).iterdir():
+        system.pipe_file(f"/loader-tests/{path.name}", path.read_bytes())
+    try:
+        for urls in ("memory://loader-tests/", "memory://loader-tests/*.tar"):
+            assert epochs(urls) == epochs(labels)
+            assert epochs(urls, read=Reading(cache_dir=tmp_path)) == epochs(labels)
+        near = [bytes(sample["cls"]) for sample in loaders.samples(labels)]
+        assert [bytes(sample["cls"]) for sample in loaders.samples("memory://loader-tests/")] == near
+    finally:
+        system.rm("/loader-tests", recursive=True)
 
 
 def test_the_report_counts_what_was_fetched(labels: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from wds_tools import addresses
 from wds_tools.errors import UsageError
+from wds_tools.sources.ahead import AheadStream
 from wds_tools.sources.base import Source, Stream
 from wds_tools.sources.local import LocalFile
 from wds_tools.sources.options import Remote
@@ -74,11 +75,12 @@ def open_source(url: str, *, remote: Remote | None = None) -> Source:
 def open_stream(url: str, *, remote: Remote | None = None) -> Stream:
     """Open a shard (or other file) to be read once from its first byte on; the caller closes it.
 
-    Over http this is one request for all of it, which servers without ranges answer too. Arguments and errors are
-    those of `open_source`.
+    Over http this is one request for all of it, which servers without ranges answer too; of a store ranges are asked
+    for ahead. Arguments and errors are those of `open_source`.
     """
     if _OPENERS.get(addresses.scheme(url)) is _open_http:
         from wds_tools.sources.http import HttpStream
 
         return HttpStream(url, remote=remote or Remote())
-    return SequentialSource(open_source(url, remote=remote))
+    source = open_source(url, remote=remote)
+    return AheadStream(source) if addresses.is_remote(url) else SequentialSource(source)
