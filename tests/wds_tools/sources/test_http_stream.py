@@ -13,6 +13,7 @@ from tests.servers.faulty import (
     Behaviour,
     Conversation,
     FaultyServer,
+    Plan,
     Reply,
     Stored,
     bare,
@@ -23,6 +24,7 @@ from tests.servers.faulty import (
     resets,
     says,
     until_closed,
+    well,
 )
 from wds_tools.errors import ShardChangedError, ShardMissingError, TruncatedShardError, UnavailableError
 from wds_tools.shard import iter_stream
@@ -176,7 +178,8 @@ def test_more_streams_than_places_can_be_open_at_once() -> None:
             stream.close()
 
 
-def test_closing_wakes_the_reader() -> None:
+@pytest.mark.parametrize("plan", [well, chunked(), until_closed()], ids=["length", "chunks", "bare end"])
+def test_closing_wakes_the_reader_and_is_no_end_of_the_object(plan: Plan) -> None:
     silent = threading.Event()
 
     def stall(conversation: Conversation, reply: Reply) -> None:
@@ -184,7 +187,7 @@ def test_closing_wakes_the_reader() -> None:
         silent.set()
         conversation.await_end()
 
-    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=stall)) as server:
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(plan, stall)) as server:
         stream = HttpStream(server.url("/x.tar"), remote=Remote(stall_s=200))
         errors: list[BaseException] = []
 
