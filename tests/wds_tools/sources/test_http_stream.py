@@ -178,8 +178,27 @@ def test_more_streams_than_places_can_be_open_at_once() -> None:
             stream.close()
 
 
-@pytest.mark.parametrize("plan", [well, chunked(), until_closed()], ids=["length", "chunks", "bare end"])
-def test_closing_wakes_the_reader_and_is_no_end_of_the_object(plan: Plan) -> None:
+@pytest.mark.parametrize(
+    ("plan", "sent"),
+    [(well, 900), (chunked(), len(b"1388\r\n") + 900), (until_closed(), 900)],
+    ids=["length", "chunks", "bare end"],
+)
+def test_a_transfer_that_was_cut_off_here_is_no_end_of_the_object(plan: Plan, sent: int) -> None:
+    def stall(conversation: Conversation, reply: Reply) -> None:
+        conversation.send(reply, upto=sent)
+        conversation.await_end()
+
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(plan, stall)) as server:
+        with HttpStream(server.url("/x.tar")) as stream:
+            left = 900
+            while left:
+                left -= stream.readinto(memoryview(bytearray(left)))
+            stream._subject.close()  # what `close` does first, while another thread waits for the next byte
+            with pytest.raises(UnavailableError, match="closed"):
+                stream.readinto(memoryview(bytearray(10)))
+
+
+def test_closing_wakes_the_reader() -> None:
     silent = threading.Event()
 
     def stall(conversation: Conversation, reply: Reply) -> None:
@@ -187,7 +206,7 @@ def test_closing_wakes_the_reader_and_is_no_end_of_the_object(plan: Plan) -> Non
         silent.set()
         conversation.await_end()
 
-    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(plan, stall)) as server:
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=stall)) as server:
         stream = HttpStream(server.url("/x.tar"), remote=Remote(stall_s=200))
         errors: list[BaseException] = []
 
