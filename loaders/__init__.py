@@ -7,9 +7,12 @@ loaders.samples              raw samples, one after the other
 loaders.open                 random access
 loaders.mix                  several datasets as one, in stated proportions
 loaders.balanced             one dataset, rare classes more often
+loaders.bench                how fast a loader is, where its time goes, what sets the pace
+loaders.Trace                what a loader's threads do, span by span
 """
 
 from loaders.balance import balanced
+from loaders.bench import bench
 from loaders.crops import CenterCrop, Mask, RandomResizedCrop, Resize
 from loaders.loader import ShardLoader
 from loaders.mix import mix
@@ -17,6 +20,7 @@ from loaders.random_access import open
 from loaders.raw import samples
 from loaders.reading import Reading
 from loaders.stream import StreamLoader
+from loaders.trace import Trace
 from wds_tools.pictures.options import Pictures
 from wds_tools.sources.options import Remote
 
@@ -30,7 +34,9 @@ __all__ = [
     "Resize",
     "ShardLoader",
     "StreamLoader",
+    "Trace",
     "balanced",
+    "bench",
     "mix",
     "open",
     "samples",

@@ -56,6 +56,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "bench codecs": CommandEntry(
         "shardwriter.commands.bench_codecs:bench_codecs", "Compare picture formats on your own pictures."
     ),
+    "bench": CommandEntry(
+        "loaders.commands.bench:bench", "Measure a loader on your own shards, and name its bottleneck."
+    ),
     "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
     "doctor": CommandEntry("wds_tools.commands.doctor:doctor", "Say what this machine can do, and what is in the way."),
     "completion": CommandEntry(

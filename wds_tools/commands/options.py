@@ -11,8 +11,9 @@ import click
 from wds_tools.errors import counted
 from wds_tools.show.words import size
 
-__all__ = ["ByteSize", "as_json", "counted", "echo_json", "size", "urls"]
+__all__ = ["ByteSize", "Duration", "as_json", "counted", "echo_json", "size", "urls"]
 
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 urls = click.argument("urls", nargs=-1, required=True, metavar="URLS...")
@@ -32,6 +33,18 @@ class ByteSize(click.ParamType[int]):
             self.fail(f"{value!r} is no size; write 500MB, 1GB, 512MiB or a number of bytes.", param, ctx)
         base = 1024 if match[3] else 1000
         return round(float(match[1]) * int(base ** _POWERS[match[2]]))
+
+
+class Duration(click.ParamType[float]):
+    """A time: 50ms, 10s or 2min; a plain number is seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|)", str(value).strip().lower())
+        if match is None:
+            self.fail(f"{value!r} is no time; write 50ms, 10s, 2min or a number of seconds.", param, ctx)
+        return float(match[1]) * _SECONDS[match[2]]
 
 
 def echo_json(facts: Any) -> None:

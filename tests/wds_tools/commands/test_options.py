@@ -1,8 +1,9 @@
-"""Numbers as commands print them."""
+"""Numbers as commands print them, and times as they are typed."""
 
+import click
 import pytest
 
-from wds_tools.commands.options import counted, size
+from wds_tools.commands.options import Duration, counted, size
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,16 @@ def test_sizes_count_in_thousands(count: float, text: str) -> None:
 
 def test_one_is_singular() -> None:
     assert [counted(number, "shard") for number in (0, 1, 1234)] == ["0 shards", "1 shard", "1,234 shards"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("50ms", 0.05), ("10s", 10), ("2min", 120), ("1.5 h", 5400), ("3", 3), ("250US", 0.00025)]
+)
+def test_times(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-3s", "5 weeks"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no time"):
+        Duration().convert(text, None, None)
