@@ -122,3 +122,33 @@ def test_names_in_messages_are_whole_words(tmp_path: Path) -> None:
 def test_one_of_a_thing_is_no_plural() -> None:
     assert [errors.counted(number, "shard") for number in (0, 1, 1000)] == ["0 shards", "1 shard", "1,000 shards"]
     assert [errors.counted(number, "class", "classes") for number in (1, 2)] == ["1 class", "2 classes"]
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://me:s3cr3t@host/a b.tar?X-Signature=s3cr3t&v=1", "https://host/a b.tar?X-Signature=...&v=..."),
+        ("http://host:80/x@y.tar", "http://host:80/x@y.tar"),
+        ("http://me@host", "http://host"),
+        ("http://host/x?s3cr3t", "http://host/x?..."),
+        ("s3://bucket/key#s3cr3t", "s3://bucket/key#..."),
+        ("http://u:s3cr3t@[::1]:9/x", "http://[::1]:9/x"),
+        ("/a/b?x=1#2", "/a/b?x=1#2"),
+        ("file:///a?b=1", "file:///a?b=1"),
+        ("pipe:curl -s 'https://u:s3cr3t@h/x?tok=s3cr3t' | cat", "pipe:curl -s 'https://h/x?tok=...' | cat"),
+        ("http://a\nb/x?y=s3cr3t", "http://a\nb/x?y=..."),
+    ],
+)
+def test_what_may_be_secret_in_an_address_is_not_shown(address: str, shown: str) -> None:
+    assert errors.public(address) == shown
+
+
+def test_no_message_shows_what_may_be_secret_wherever_the_address_stands() -> None:
+    url = "https://me:s3cr3t@host/x.tar?X-Signature=s3cr3t"
+    error = errors.UnavailableError(f"not at {url}", url=url, cure=f"Look at '{url}'")
+    assert str(error) == (
+        "not at https://host/x.tar?X-Signature=... (shard https://host/x.tar?X-Signature=...). "
+        "Look at 'https://host/x.tar?X-Signature=...'"
+    )
+    assert "s3cr3t" not in str(pickle.loads(pickle.dumps(error)))
+    assert error.url == url
