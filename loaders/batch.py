@@ -84,7 +84,7 @@ def _int64(name: str, values: list[int], keys: Sequence[str | None]) -> Any:
     except OverflowError as error:
         at = next(i for i, value in enumerate(values) if not -(1 << 63) <= value < 1 << 63)
         raise BatchError(
-            f"the number {values[at]} does not fit into 64 bits",
+            f"a number of {values[at].bit_length():,} bits does not fit into 64",
             key=keys[at],
             field=name,
             cure="Store it as txt, or change it in transform=.",

@@ -122,7 +122,7 @@ def four_channel_jpegs() -> dict[str, bytes]:
 
 @functools.cache
 def transparent() -> dict[str, bytes]:
-    """8 x 8 pixels that show nothing but what lies below them, each with a loud colour hidden under the transparency."""
+    """8 x 8 pixels that show nothing but what lies below them, each with a loud colour hidden under it."""
     hidden = (255, 0, 255)
     palette = Image.new("P", (8, 8), 1)
     palette.putpalette([0, 0, 0, *RED])

@@ -1,4 +1,4 @@
-"""Archives as people have them: unsorted, cut, joined, linked, with holes, with names and headers that stretch the format."""
+"""Archives as people have them: unsorted, cut, joined, linked, with holes, with headers that stretch the format."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def formats(folder: Path) -> dict[str, bytes]:
 
 
 def endings() -> dict[str, tuple[bytes, Sequence[str], str]]:
-    """What may follow, or lack, at an archive's end: bytes, the keys that are in it, and what is said of it ("" nothing)."""
+    """What may follow, or lack, at an archive's end: the bytes, the keys in it, and what is said of it ("" nothing)."""
     a, b = sample("a", 1), sample("b", 2)
     return {
         "two archives": (a + END + b + END, "ab", "2 archives one behind the other"),

@@ -24,7 +24,6 @@ from wds_tools.errors import (
     BatchError,
     PictureError,
     PictureTooLargeError,
-    TruncatedPictureError,
     UnsupportedPictureError,
 )
 from wds_tools.pictures.decode import BACKENDS, Backend, Box, Decoder
