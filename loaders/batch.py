@@ -83,8 +83,10 @@ def _int64(name: str, values: list[int], keys: Sequence[str | None]) -> Any:
         return np.array(values, dtype=np.int64)
     except OverflowError as error:
         at = next(i for i, value in enumerate(values) if not -(1 << 63) <= value < 1 << 63)
+        bits = values[at].bit_length()
+        shown = str(values[at]) if bits < 200 else f"of {bits:,} bits"  # a page of digits; Python itself refuses 4,301
         raise BatchError(
-            f"a number of {values[at].bit_length():,} bits does not fit into 64",
+            f"the number {shown} does not fit into 64 bits",
             key=keys[at],
             field=name,
             cure="Store it as txt, or change it in transform=.",

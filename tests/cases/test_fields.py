@@ -109,7 +109,7 @@ def test_b50_json_is_an_object_or_an_error_of_its_sample(tmp_path: Path, name: s
 
 def test_b50_a_number_beyond_64_bits_is_named_in_a_short_message(tmp_path: Path) -> None:
     path = shard(tmp_path, {"k": {"json": inputs.jsons()["a number of 401 digits"][0]}})
-    with pytest.raises(BatchError, match="a number of 1,329 bits does not fit into 64") as caught:
+    with pytest.raises(BatchError, match="the number of 1,329 bits does not fit into 64 bits") as caught:
         batches(path, batch_size=1, fields=("json",))
     assert (caught.value.key, caught.value.field) == ("k", "json")
     assert len(str(caught.value)) < 250
