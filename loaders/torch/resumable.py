@@ -44,7 +44,7 @@ class ResumableLoader:
                 cure="Pass DataLoader(dataset, batch_size=None, num_workers=...).",
             )
         self.loader = loader
-        self.dataset: ShardDataset = dataset
+        self._dataset = dataset  # Lightning warns of whatever has a `dataset` that is iterable
         self._batches: Iterator[Any] | None = None  # nowhere else, so that its workers end when it is let go
         self._iteration = 0
         self._taken = 0  # batches of the epoch that the dataset stands at
@@ -53,23 +53,23 @@ class ResumableLoader:
     @property
     def plan(self) -> AnyPlan:
         """What decides the order."""
-        return self.dataset.plan
+        return self._dataset.plan
 
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration gives; while one runs, the epoch that it gives."""
         begun = self._taken > 0 and not self._running
-        return int(self.dataset.state_dict(batches=0)["epoch"]) + begun
+        return int(self._dataset.state_dict(batches=0)["epoch"]) + begun
 
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank."""
-        return len(self.dataset)
+        return len(self._dataset)
 
     def __iter__(self) -> Iterator[Any]:
         self._running = False
         if self._taken:
             self._stop()
-            self.dataset.set_epoch(self.epoch)
+            self._dataset.set_epoch(self.epoch)
             self._taken = 0
         self._iteration += 1
         return self._iterate(self._iteration)
@@ -84,7 +84,7 @@ class ResumableLoader:
                     )
                 if self._batches is None:
                     # An iteration that gave no batch has counted in the workers, and shall not have.
-                    self.dataset.load_state_dict(self.dataset.state_dict(batches=0))
+                    self._dataset.load_state_dict(self._dataset.state_dict(batches=0))
                     self._batches = iter(self.loader)
                 try:
                     batch = next(self._batches)
@@ -101,12 +101,12 @@ class ResumableLoader:
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its start; a loaded state's own epoch keeps its place."""
         self._stop()
-        self.dataset.set_epoch(epoch)
+        self._dataset.set_epoch(epoch)
         self._taken = 0
 
     def state_dict(self) -> dict[str, Any]:
         """As a ShardLoader's, which can load it, at any number of workers; counts the batches that were handed out."""
-        return self.dataset.state_dict(batches=self._taken)
+        return self._dataset.state_dict(batches=self._taken)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state.
@@ -115,7 +115,7 @@ class ResumableLoader:
             StateError: it is of another dataset, seed, order or tail; the message says what changed.
         """
         self._stop()
-        self.dataset.load_state_dict(state)
+        self._dataset.load_state_dict(state)
         self._taken = 0
 
     def _stop(self) -> None:
@@ -125,7 +125,7 @@ class ResumableLoader:
     def close(self) -> None:
         """End the workers; twice does nothing, and iterating begins anew."""
         self._stop()
-        self.dataset.close()
+        self._dataset.close()
 
     def __enter__(self) -> Self:
         return self
@@ -134,4 +134,4 @@ class ResumableLoader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"resumable({self.dataset!r}, num_workers={self.loader.num_workers})"
+        return f"resumable({self._dataset!r}, num_workers={self.loader.num_workers})"
