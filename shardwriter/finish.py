@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from shardwriter.failures import DUPLICATE
 from shardwriter.inputs import ClassFolders, Input
 from shardwriter.keys import original_lines
+from shardwriter.legwork import LegWork
 from shardwriter.plan import CLASSES_NAME, Leg, Places
-from shardwriter.run import LegWork, Run
+from shardwriter.run import Run
 from shardwriter.settings import Part, Settings
 from shardwriter.sink import translated
 from shardwriter.summary import PackSummary, advice

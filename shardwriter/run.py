@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from array import array
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -22,69 +20,25 @@ from typing import Any, Self
 
 import numpy as np
 
-from shardwriter.duplicates import Contents, pictures_of
-from shardwriter.failures import DUPLICATE, Failure, failure_of
+from shardwriter.failures import DUPLICATE, Failure
 from shardwriter.inputs import Input
 from shardwriter.jobs import in_order
 from shardwriter.journal import Journal, Kept, ShardLine, read_journal
+from shardwriter.known import Known
+from shardwriter.legwork import LegWork, Opened
 from shardwriter.plan import Leg
 from shardwriter.resume import check_head, check_kept, drop_unnoted
-from shardwriter.seen import SeenKeys
 from shardwriter.settings import Settings
-from shardwriter.shards import Shards
 from shardwriter.sink import translated
-from shardwriter.stage import REPORTED, Prepared, Stage
+from shardwriter.stage import Prepared, Stage
 from shardwriter.target import Claim, remove
-from wds_tools.errors import KeyRefusedError, TooManyFailuresError, UnavailableError, counted
+from wds_tools.errors import TooManyFailuresError, UnavailableError, counted
 from wds_tools.index.listing import ShardRecord
-from wds_tools.tally import Tally
 
-__all__ = ["LegWork", "Run"]
+__all__ = ["Run"]
 
 _log = logging.getLogger(__name__)
 _GO_ON = "The same call goes on where this one ended."
-
-
-class LegWork:
-    """What a leg has come to.
-
-    Attributes:
-        leg: the leg.
-        shards: its shards.
-        tally: of all samples in committed shards.
-        misnamed: pictures of another format than their name says, in committed shards.
-        failed: kind to count of what could not be packed, up to the present place.
-        resumed: samples that were there already.
-    """
-
-    def __init__(self, leg: Leg, settings: Settings, on_commit: Callable[[ShardRecord, Any], None]) -> None:
-        self.leg = leg
-        self.tally = Tally()
-        self.misnamed = 0
-        self.failed: Counter[str] = Counter()
-        self.resumed = 0
-        self.shards = Shards(
-            leg.target,
-            max_samples=settings.max_samples,
-            max_bytes=settings.max_bytes,
-            checksum=settings.checksum,
-            on_commit=on_commit,
-        )
-        self.open = _Open()
-
-    def take(self, line: ShardLine) -> None:
-        """Count a committed shard, of this run or of one before."""
-        self.tally.merge(line.tally)
-        self.misnamed += line.misnamed
-
-
-class _Open:
-    """What is known of the shard that is being filled."""
-
-    def __init__(self) -> None:
-        self.tally = Tally()
-        self.misnamed = 0
-        self.contents = array("Q")
 
 
 class Run:
@@ -123,8 +77,7 @@ class Run:
         self._overwrite = overwrite
         self.legs = [LegWork(leg, settings, self._on_commit) for leg in legs]
         self._position = (0, 0)
-        self._seen = SeenKeys()
-        self._contents = Contents()
+        self._known = Known(samples)
         self._changed = False
         self._claim: Claim | None = None
         self._journal: Journal | None = None
@@ -232,26 +185,19 @@ class Run:
             work.shards.keep(line.record)
             work.take(line)
             work.resumed += line.record.samples
-            self._remember(line, begin if begin[0] == line.leg else (line.leg, 0), kept.failed.get(line.leg, set()))
+            first = begin[1] if begin[0] == line.leg else 0
+            failed = kept.failed.get(line.leg, set())
+            places = [place for place in range(first, line.next) if place not in failed]
+            self._known.remember((int(work.leg.order[place]) for place in places), line.contents.tolist())
             begin = (line.leg, line.next)
         for number, work in enumerate(self.legs):
             work.failed.update(failure.kind for failure in self._journal.failures(number))
         _log.info("%s: going on behind %d shards", self._path, len(kept.shards))
 
-    def _remember(self, line: ShardLine, begin: tuple[int, int], failed: set[int]) -> None:
-        """What later samples are compared with: the keys and the pictures of a shard that is there."""
-        order = self.legs[line.leg].leg.order
-        places = [place for place in range(begin[1], line.next) if place not in failed]
-        for place in places:
-            self._seen.add(self._samples.key(int(order[place])))
-        for place, content in zip(places, line.contents.tolist(), strict=False):
-            if content:
-                self._contents.add(content, int(order[place]))
-
     def _take(self, number: int, place: int, made: Prepared) -> None:
         work = self.legs[number]
         encoded = made.encoded
-        failure = made.failure or self._duplicate(made) or self._known_key(made)
+        failure = made.failure or self._known.duplicate(made) or self._known.key(made)
         if failure is not None or encoded is None:
             self._fail(number, place, failure)
             return
@@ -262,31 +208,7 @@ class Run:
         work.open.misnamed += made.misnamed
         if self._settings.dedup:
             work.open.contents.append(made.content)
-            if made.content:
-                self._contents.add(made.content, made.place)
-
-    def _duplicate(self, made: Prepared) -> Failure | None:
-        first = self._contents.find(made.content) if made.content else None
-        if first is None:
-            return None
-        try:  # 64 bits are no proof
-            same = pictures_of(self._samples.sample(first)) == pictures_of(self._samples.sample(made.place))
-        except REPORTED:
-            return None
-        if not same:
-            return None
-        name, other = self._samples.name(made.place), self._samples.name(first)
-        return Failure(name, DUPLICATE, f"the same picture as {other}", other)
-
-    def _known_key(self, made: Prepared) -> Failure | None:
-        if made.encoded is None or self._seen.add(made.encoded.key):
-            return None
-        error = KeyRefusedError(
-            "the key was written before in this run",
-            key=made.encoded.key,
-            cure="Keys must differ within a dataset; put the folder or a running number into them.",
-        )
-        return failure_of(self._samples.name(made.place), error)
+            self._known.add(made.content, made.place)
 
     def _fail(self, number: int, place: int, failure: Failure | None) -> None:
         if failure is None:
@@ -321,9 +243,9 @@ class Run:
         words += [counted(duplicates, "duplicate")] if duplicates else []
         return ", ".join(words)
 
-    def _note(self, number: int, following: int) -> tuple[int, int, _Open]:
+    def _note(self, number: int, following: int) -> tuple[int, int, Opened]:
         work = self.legs[number]
-        ended, work.open = work.open, _Open()
+        ended, work.open = work.open, Opened()
         return number, following, ended
 
     def _on_commit(self, record: ShardRecord, note: Any) -> None:
