@@ -20,6 +20,7 @@ from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
 from loaders.job import BatchJob, Cursor
 from loaders.lanes import warn_of_shared_blocks
 from loaders.make import Worker
+from loaders.placements import PlacedSample, placements
 from loaders.plan import TAILS, Tail
 from loaders.policy import OnError, policy_of
 from loaders.reading import Reading
@@ -331,6 +332,17 @@ class ShardLoader:
             parts=session.plan.progress(self._cursor.epoch, self._cursor.position),
             traffic=session.traffic,
         )
+
+    def placements(self, *, epoch: int, batch: int) -> list[PlacedSample]:
+        """What a batch of this rank is made of, and where its pictures are cut; headers are read, nothing is decoded.
+
+        The run is not disturbed, and need not have begun. `batch` is counted from 0 at the epoch's start, in batches of
+        this loader's size. See `loaders.placements`.
+        """
+        rank, world_size, recipe = self._part()
+        plan = self.plan
+        plan.check(recipe.batch_size * world_size)
+        return placements(self.dataset, plan, recipe, epoch=epoch, batch=batch, rank=rank, world_size=world_size)
 
     def close(self) -> None:
         """End the threads and close the shards; twice does nothing, and iterating begins anew."""
