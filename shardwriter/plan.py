@@ -27,11 +27,9 @@ from shardwriter.settings import Part, Settings
 from shardwriter.split import Splits
 from shardwriter.target import Target
 from wds_tools.errors import KeyRefusedError, SampleError, TargetError
-from wds_tools.index.listing import CLASSES_NAME, LISTING_NAME, offsets_name
+from wds_tools.index.listing import CLASSES_NAME, FAILURES_NAME, LISTING_NAME, offsets_name
 
 __all__ = ["CLASSES_NAME", "FAILURES_NAME", "Leg", "plan", "targets"]
-
-FAILURES_NAME = "failures.jsonl"
 
 Places: TypeAlias = Sequence[int] | npt.NDArray[Any]
 

@@ -1,20 +1,24 @@
 """Join the listings of parts into the listing of the whole: what `wds index --merge` does. No shard is opened.
 
 The parts of a run of `wds pack --part` are put in the order of their numbers, and have to be all of them, made with the
-same command of the same input; the joined listing says what a listing of all in one would say, counted anew from the
-parts' own counts. Other listings are joined in the order they are given in: what all of them say alike is kept, samples
-with each field are added up, and what only a look at the samples would tell is left out.
+same settings of the same input; the joined listing says what a listing of all in one would say, counted anew from the
+parts' own counts. Their reports of failures and the originals of their keys are joined with them. Other listings are
+joined in the order they are given in: what all of them say alike is kept, samples with each field are added up, and
+what only a look at the samples would tell is left out.
 
+Listings may lie in a store, and the joined one may go there: relative to it are the shards that lie below its place.
 The parts' listings stay: whoever opens the folder takes dataset.json.
 """
 
 # Urls and the names of shards are text that comes back as it was given: pathlib would change some.
-# ruff: noqa: PTH100, PTH120
+# ruff: noqa: PTH120, PTH207
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,16 +30,30 @@ import numpy as np
 from wds_tools import addresses
 from wds_tools.atomic import write_atomic
 from wds_tools.dataset import open_dataset
-from wds_tools.errors import ListingError, TargetError, UsageError, shown
-from wds_tools.index.listing import CLASSES_NAME, LISTING_NAME, ShardRecord, read_listing, write_listing
+from wds_tools.delivery import Delivery
+from wds_tools.errors import ListingError, NoShardsError, TargetError, UsageError, shown
+from wds_tools.index.listing import (
+    CLASSES_NAME,
+    FAILURES_NAME,
+    LISTING_NAME,
+    ShardRecord,
+    offsets_name,
+    parse_listing,
+    write_listing,
+)
+from wds_tools.merge_lines import merge_lines
+from wds_tools.sources.options import Remote
+from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
 from wds_tools.tally import Tally
 
 __all__ = ["Merged", "merge_listings"]
 
-_COUNTED = {"samples", "bytes", "failed", "fields", "labels", "pictures", "tally", "part"}
+_COUNTED = {"samples", "bytes", "failed", "misnamed", "fields", "labels", "pictures", "tally", "part"}
 _OF_THE_FILE = {"__kind__", "wids_version", "name", "offsets", "offsets_crc32", "shardlist", "datasets", "base"}
 _OF_THE_PART = {"originals"}
+_COMPARED = {"run"}
+"""Says which input and settings a part is of; nothing that the whole need say."""
 _MOST_SHOWN = 10
 
 
@@ -44,14 +62,14 @@ class Merged:
     """What was joined.
 
     Attributes:
-        listing: the new one.
+        listing: the new one: a path, or a url in a store.
         parts: how many listings were joined.
         shards: how many it lists.
         samples: in all of them.
         bytes: of their files.
     """
 
-    listing: Path
+    listing: Path | str
     parts: int
     shards: int
     samples: int
@@ -64,43 +82,48 @@ class _Part:
     facts: Mapping[str, Any]
     records: Sequence[ShardRecord] = field(repr=False)
 
+    def beside(self, name: str) -> str:
+        """The file of that name that belongs to this part."""
+        return f"{self.place.removesuffix('.json')}.{name}"
+
 
 def merge_listings(
-    listings: Sequence[str | os.PathLike[str]], *, out: str | os.PathLike[str] | None = None, force: bool = False
+    listings: Sequence[str | os.PathLike[str]],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    remote: Remote | None = None,
 ) -> Merged:
     """Join listings into `dataset.json` and its offsets, and write classes.txt where all have the same classes.
 
     Args:
-        listings: of the parts, at least one, in any order; of others in the order wanted.
-        out: the folder for the joined listing, by default that of the first.
+        listings: of the parts, at least one, in any order; of others in the order wanted. Patterns are expanded.
+        out: the folder, or the url of the place in a store, for the joined listing; by default that of the first.
         force: replace a dataset.json that is there.
+        remote: how stores are asked.
 
     Raises:
         UsageError: parts that are missing, come twice or do not belong together; the message names them.
         TargetError: a dataset.json is there already.
         ListingError, UnavailableError: a listing that is damaged or cannot be read.
     """
-    if not listings:
+    places = [place for listing in listings for place in _named(listing, remote)]
+    if not places:
         raise UsageError("no listings are given to be joined")
-    places = [addresses.absolute(os.fspath(listing)) for listing in listings]
-    target = Path(os.path.abspath(os.fspath(out) if out is not None else os.path.dirname(places[0]))) / LISTING_NAME
-    if str(target) in places:
-        raise UsageError(f"{target} is one of the listings to be joined", cure="Name another folder (--out).")
-    if target.exists() and not force:
-        raise TargetError(
-            "a listing is there already", url=str(target), cure="Pass force=True (--force) to replace it."
-        )
-    parts = _in_order([_read(place, str(target)) for place in places])
+    target = Delivery(os.fspath(out) if out is not None else _folder(places[0]), remote)
+    listing = target.named(LISTING_NAME)
+    if listing in places:
+        raise UsageError(f"{shown(listing)} is one of the listings to be joined", cure="Name another folder (--out).")
+    if target.has(LISTING_NAME) and not force:
+        raise TargetError("a listing is there already", url=listing, cure="Pass force=True (--force) to replace it.")
+    parts = _in_order(map_in_order(lambda place: _read(place, target, remote), places))
     records = [record for part in parts for record in part.records]
     if not records:
         raise UsageError("none of the listings has a shard")
-    name, extra = str(parts[0].facts.get("name") or target.parent.name), _extra(parts, records)
-    if isinstance(extra.get("classes"), list):
-        lines = "".join(f"{each}\n" for each in extra["classes"])
-        write_atomic(target.with_name(CLASSES_NAME), [os.fsencode(lines)])
-    write_listing(target, records, name=name, extra=extra)
+    with target:
+        _write(target, parts, records, remote)
     return Merged(
-        listing=target,
+        listing=listing if target.away else Path(listing),
         parts=len(parts),
         shards=len(records),
         samples=sum(record.samples for record in records),
@@ -108,32 +131,85 @@ def merge_listings(
     )
 
 
-def _read(place: str, target: str) -> _Part:
-    facts = _facts(place)
+def _named(listing: str | os.PathLike[str], remote: Remote | None) -> list[str]:
+    """The listings that one argument means; a Path is taken as it is."""
+    text = os.fspath(listing)
+    if not isinstance(listing, str) or (not addresses.is_remote(text) and os.path.lexists(text)):
+        return [addresses.absolute(text)]
+    found: list[str] = []
+    for piece in addresses.expand_braces(text):
+        matches = _matching(piece, remote) if any(mark in piece for mark in "*?[") else [piece]
+        if not matches:
+            raise NoShardsError(f"no listing matches {shown(piece)}")
+        found += map(addresses.absolute, matches)
+    return found
+
+
+def _matching(pattern: str, remote: Remote | None) -> list[str]:
+    if not addresses.is_remote(pattern):
+        return sorted(glob.glob(pattern))
+    from wds_tools.sources import fsspec
+
+    return fsspec.glob(pattern, remote)
+
+
+def _folder(place: str) -> str:
+    return f"{posixpath.dirname(place)}/" if addresses.is_remote(place) else os.path.dirname(place)
+
+
+def _write(target: Delivery, parts: Sequence[_Part], records: Sequence[ShardRecord], remote: Remote | None) -> None:
+    """All that lies beside the shards, the listing last."""
+    name, extra = str(parts[0].facts.get("name") or target.name), _extra(parts, records)
+    if isinstance(extra.get("classes"), list):
+        lines = "".join(f"{each}\n" for each in extra["classes"])
+        write_atomic(target.folder / CLASSES_NAME, [os.fsencode(lines)])
+        target.deliver(CLASSES_NAME)
+    if all("part" in part.facts for part in parts):
+        extra |= _join_lines(target, parts, name, remote)
+    write_listing(target.folder / LISTING_NAME, records, name=name, extra=extra)
+    target.deliver(offsets_name(LISTING_NAME), LISTING_NAME)
+
+
+def _join_lines(target: Delivery, parts: Sequence[_Part], name: str, remote: Remote | None) -> dict[str, Any]:
+    """What parts left in files of lines, in one file each; the keys of the listing that follow from that."""
+    failed = [part.beside(FAILURES_NAME) for part in parts if part.facts.get("failed")]
+    if failed:
+        merge_lines(target, FAILURES_NAME, failed, remote)
+    else:
+        target.remove(FAILURES_NAME)
+    if not all("originals" in part.facts for part in parts):
+        return {}
+    originals = f"{name}.keys.tsv"
+    merge_lines(target, originals, [addresses.join(part.place, str(part.facts["originals"])) for part in parts], remote)
+    return {"originals": originals}
+
+
+def _read(place: str, target: Delivery, remote: Remote | None) -> _Part:
+    data = _content(place, remote)
+    facts = _facts(data, place)
     if not facts.get("shardlist") and not facts.get("datasets"):  # a part of which nothing could be packed
         return _Part(place=place, facts=facts, records=())
-    dataset, checksums = open_dataset(place), read_listing(place).checksums
+    dataset = open_dataset(place, remote=remote)
+    checksums = parse_listing(data, place, fetch=lambda url: _content(url, remote)).checksums
     ends = np.cumsum(dataset.counts + 1)
     rows = np.split(np.asarray(dataset.offsets), ends[:-1])
     records = [
-        ShardRecord(
-            url=_relative(url, target),
-            samples=len(row) - 1,
-            bytes=int(size),
-            offsets=row,
-            checksum=checksum,
-        )
+        ShardRecord(url=_relative(url, target), samples=len(row) - 1, bytes=int(size), offsets=row, checksum=checksum)
         for url, size, row, checksum in zip(dataset.urls, dataset.sizes, rows, checksums, strict=True)
     ]
     return _Part(place=place, facts=facts, records=records)
 
 
-def _facts(place: str) -> dict[str, Any]:
-    with open_source(place) as source:
+def _content(place: str, remote: Remote | None) -> bytes:
+    with open_source(place, remote=remote) as source:
         data = bytearray(source.size())
         source.read_into(0, memoryview(data))
+    return bytes(data)
+
+
+def _facts(data: bytes, place: str) -> dict[str, Any]:
     try:
-        facts = json.loads(bytes(data))
+        facts = json.loads(data)
     except ValueError as error:
         raise ListingError(f"the listing is not JSON: {error}", url=place) from error
     if not isinstance(facts, dict):
@@ -141,8 +217,17 @@ def _facts(place: str) -> dict[str, Any]:
     return facts
 
 
-def _relative(url: str, target: str) -> str:
-    return url if addresses.is_remote(url) else os.path.relpath(url, os.path.dirname(target))
+def _relative(url: str, target: Delivery) -> str:
+    """How the joined listing names a shard."""
+    if addresses.is_remote(url):
+        return url.removeprefix(target.place) if target.away else url
+    if target.away:
+        raise UsageError(
+            f"a listing in a store cannot list shards of this machine, such as {shown(url)}",
+            url=target.named(LISTING_NAME),
+            cure="Put the shards into the store too, or name a folder (--out).",
+        )
+    return os.path.relpath(url, target.place)
 
 
 def _in_order(found: list[_Part]) -> list[_Part]:
@@ -180,7 +265,7 @@ def _check_equal(one: _Part, other: _Part) -> None:
     if differ:
         raise UsageError(
             f"{shown(one.place)} and {shown(other.place)} are parts of different runs: {', '.join(differ)} differ",
-            cure="Pack all parts with the same command of the same input.",
+            cure="Pack all parts with the same settings of the same input.",
         )
 
 
@@ -191,7 +276,7 @@ def _said(part: _Part) -> dict[str, Any]:
 
 
 def _extra(parts: Sequence[_Part], records: Sequence[ShardRecord]) -> dict[str, Any]:
-    first = _said(parts[0])
+    first = {key: value for key, value in _said(parts[0]).items() if key not in _COMPARED}
     kept = {key: value for key, value in first.items() if all(_said(part).get(key) == value for part in parts)}
     failed: Counter[str] = Counter()
     for part in parts:

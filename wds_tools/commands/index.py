@@ -24,6 +24,7 @@ Examples:
   wds index --force /data/imagenet-shards/dataset.json
   wds index 'https://host/d/train-{000000..000099}.tar' --out imagenet-index
   wds index --merge out/train-*-of-64.json
+  wds index --merge 's3://bucket/train/train-*-of-64.json'
 """
 
 
@@ -35,12 +36,11 @@ Examples:
 @click.option("--merge", is_flag=True, help="Join the listings URLS, such as those of `wds pack --part`, into one.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write the listing of remote shards, or the joined one, into this folder.",
+    help="Write the listing of remote shards, or the joined one, into this folder; the joined one into a store, too.",
 )
 @options.as_json
 def index(
-    urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, merge: bool, out: Path | None, as_json: bool
+    urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, merge: bool, out: str | None, as_json: bool
 ) -> None:
     """Make the listing and offsets of shards made elsewhere.
 
@@ -52,15 +52,18 @@ def index(
     is opened in their place; in a store that can be written to it may lie beside them, without --out.
 
     With --merge no shard is opened: listings become one, those of parts in the order of the parts, all of which must be
-    there.
+    there. Listings and --out may be in a store then.
     """
+    if out is not None and Path(out).is_file():
+        raise click.BadParameter(f"{out} is a file, a folder is needed.", param_hint="--out")
     if merge:
         if dali or energon:
             raise click.UsageError("--merge opens no shard, so it writes no index files of --dali or --energon.")
         _merge(urls, out=out, force=force, as_json=as_json)
         return
     with progress.bar("indexing", total=None if force else _shards(urls), unit="shards") as bar:
-        made = make_index(urls, force=force, dali=dali, energon=energon, out=out, advance=bar.advance)
+        folder = None if out is None else Path(out)
+        made = make_index(urls, force=force, dali=dali, energon=energon, out=folder, advance=bar.advance)
     if as_json:
         options.echo_json([_facts(each) for each in made])
         return
@@ -74,7 +77,7 @@ def index(
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
 
 
-def _merge(urls: tuple[str, ...], *, out: Path | None, force: bool, as_json: bool) -> None:
+def _merge(urls: tuple[str, ...], *, out: str | None, force: bool, as_json: bool) -> None:
     made = merge_listings(urls, out=out, force=force)
     if as_json:
         options.echo_json(dataclasses.asdict(made) | {"listing": str(made.listing)})

@@ -34,6 +34,7 @@ from wds_tools.index.offsets import OffsetArray, write_offsets
 
 __all__ = [
     "CLASSES_NAME",
+    "FAILURES_NAME",
     "LISTING_NAME",
     "OWN_KEYS",
     "Listing",
@@ -48,6 +49,8 @@ __all__ = [
 LISTING_NAME = "dataset.json"
 CLASSES_NAME = "classes.txt"
 """Beside a listing: the classes' names in the order of their labels, one a line."""
+FAILURES_NAME = "failures.jsonl"
+"""Beside a listing: what could not be packed, an object a line. Of a part `x.json` it is `x.failures.jsonl`."""
 _KIND = "wids-shard-index-v1"
 OWN_KEYS = ("__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "shardlist", "datasets", "base")
 _LIMIT = 1 << 30  # a listing of a million shards is 100 MB; beyond this it is something else
