@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from wds_tools import progress
 from wds_tools.atomic import write_atomic
 from wds_tools.commands import options
 from wds_tools.contents import printable
-from wds_tools.errors import UsageError, public
+from wds_tools.errors import public
 
 __all__ = ["view"]
 
 LOOKED_AT = 256
 """Samples that the facts of a page are about, where no more are shown: half a second of JPEGs on two cores."""
+BROKEN_TOLD = 10
 DEFAULT_SHEET = Path("wds-view.png")
 
 EPILOG = """\b
@@ -78,7 +80,7 @@ def view(
     with open_samples(list(urls)) as opened:
         viewer = Viewer(opened, labels=labels.lower() if labels else label_field(opened.dataset))
         if live:
-            _serve(viewer, _name(urls), host=host, port=port)
+            _serve(viewer, _name(urls), asked=labels is not None, host=host, port=port)
             return
         numbers = _numbers(opened, viewer.labels, label, count, seed)
         shown, facts = _look(viewer, numbers, seed, name=_name(urls), side=side, count_classes=labels is not None)
@@ -150,12 +152,13 @@ def _json(facts: Facts, shown: Sequence[Seen], written: Sequence[Path]) -> dict[
 
 
 def _tell(facts: Facts, written: Sequence[Path]) -> None:
-    for seen in facts.broken:
+    for seen in facts.broken[:BROKEN_TOLD]:
         for name, problem in seen.faults:
             field = f", field {printable(name)}" if name else ""
-            click.echo(
-                f"broken: {printable(seen.url)}, sample {seen.number}, key {printable(seen.key)}{field}: {problem}"
-            )
+            place = f"sample {seen.number} of {printable(seen.url)}, key {printable(seen.key)}{field}"
+            click.echo(f"broken: {place}: {printable(problem)}")
+    if len(facts.broken) > BROKEN_TOLD:
+        click.echo(f"... and {len(facts.broken) - BROKEN_TOLD:,} more are broken; --html and --json name all")
     samples, shards = options.counted(facts.samples, "sample"), options.counted(len(facts.shards), "shard")
     verdict = f"{len(facts.broken):,} broken" if facts.broken else "all sound"
     click.echo(f"{samples} in {shards}, {options.size(facts.bytes)}; {len(facts.seen):,} looked at: {verdict}")
@@ -168,5 +171,24 @@ def _name(urls: tuple[str, ...]) -> str:
     return first.rpartition("/")[2] + (f" and {len(urls) - 1} more" if len(urls) > 1 else "")
 
 
-def _serve(viewer: Viewer, name: str, *, host: str, port: int) -> None:
-    raise UsageError(f"{viewer} {name} {host} {port}")
+def _serve(viewer: Viewer, name: str, *, asked: bool, host: str, port: int) -> None:
+    from loaders.view.live import Live
+    from wds_tools.serve import WebServer
+
+    with Live(viewer, name, asked=asked) as live:
+        server = WebServer(host=host, port=port, respond=live.respond).open()
+        try:
+            if not server.loopback:
+                click.echo(
+                    f"warning: whoever reaches {host}, port {server.port}, can look at all of it: there is no "
+                    "password, and nothing is encrypted",
+                    err=True,
+                )
+            samples = options.counted(len(viewer.dataset), "sample")
+            click.echo(f"showing {samples} of {printable(name)}; Ctrl-C ends it", err=True)
+            click.echo(server.url)  # last, so that a script which has read it need not wait for more
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            click.echo("stopped", err=True)
+        finally:
+            server.close()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -20,14 +19,17 @@ def endless_batches(dataset: ShardDataset, *, workers: int) -> Iterator[Iterator
 
     They are started afresh (spawn): threads of whoever measures may hold locks that a fork would copy.
     """
-    loader: DataLoader[Any] = DataLoader(
-        dataset, batch_size=None, num_workers=workers, persistent_workers=True, multiprocessing_context="spawn"
-    )
-    batches = itertools.chain.from_iterable(itertools.repeat(loader))
+    batches = _endless(dataset, workers)
     try:
         yield batches
     finally:
-        iterator = loader._iterator  # noqa: SLF001 - nothing public ends persistent workers before the interpreter
-        if iterator is not None:
-            iterator._shutdown_workers()  # type: ignore[attr-defined]  # noqa: SLF001
+        batches.close()  # nobody else has the DataLoader, which ends its workers when it is let go
         dataset.close()
+
+
+def _endless(dataset: ShardDataset, workers: int) -> Generator[Any, None, None]:
+    loader: DataLoader[Any] = DataLoader(
+        dataset, batch_size=None, num_workers=workers, persistent_workers=True, multiprocessing_context="spawn"
+    )
+    while True:
+        yield from loader
