@@ -23,6 +23,7 @@ from wds_tools.errors import (
     ShardMissingError,
     UnavailableError,
     UsageError,
+    counted,
     public,
 )
 from wds_tools.index.cache import FileFacts, IndexCache
@@ -39,6 +40,8 @@ __all__ = ["beside", "folders", "index_remote"]
 _log = logging.getLogger(__name__)
 _PROBES = 2
 """Samples whose headers are looked at, of each shard: the first and the last. Each is a request."""
+_NAMED = 5
+"""Missing shards that a message names."""
 
 
 def folders(urls: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -80,13 +83,42 @@ def index_remote(urls: Sequence[str], files: Files, cache: IndexCache) -> tuple[
 
     Raises:
         UsageError: one has no sidecar that fits.
-        ShardMissingError, UnavailableError: one cannot be had.
+        ShardMissingError, UnavailableError: some cannot be had; the message names them.
     """
     if not urls:
         return [], []
-    first = _index(urls[0], files, cache)  # alone: where there are no sidecars, one shard tells
-    found = [first, *map_in_order(lambda url: _index(url, files, cache), urls[1:])]
-    return [facts for facts, _ in found], [row for _, row in found]
+    first = _index_or_why(urls[0], files, cache)  # alone: no sidecars, or no access, and one shard tells
+    if isinstance(first, UnavailableError) and not isinstance(first, ShardMissingError):
+        raise first
+    found = [first, *map_in_order(lambda url: _index_or_why(url, files, cache), urls[1:])]
+    _refuse_missing([each for each in found if isinstance(each, UnavailableError)], len(urls))
+    indexed = [each for each in found if not isinstance(each, UnavailableError)]
+    return [facts for facts, _ in indexed], [row for _, row in indexed]
+
+
+def _index_or_why(url: str, files: Files, cache: IndexCache) -> tuple[FileFacts, OffsetArray] | UnavailableError:
+    """The shard's index; or the error, where it is not there or refused, so that all such shards can be named."""
+    try:
+        return _index(url, files, cache)
+    except UnavailableError as error:
+        if not (isinstance(error, ShardMissingError) or _refused(error)):
+            raise
+        return error
+
+
+def _refuse_missing(errors: Sequence[UnavailableError], whole: int) -> None:
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        kind = ShardMissingError if all(isinstance(error, ShardMissingError) for error in errors) else UnavailableError
+        names = ", ".join(public(error.url or "") for error in errors[:_NAMED]) + (
+            " ..." if len(errors) > _NAMED else ""
+        )
+        raise kind(
+            f"{len(errors):,} of {counted(whole, 'shard')} are not there, or are refused: {names}",
+            url=errors[0].url,
+            cure="Name only shards that are there; what was found of the first: " + errors[0].problem,
+        ) from errors[0]
 
 
 def _refused(error: UnavailableError) -> bool:

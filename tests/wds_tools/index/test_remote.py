@@ -204,6 +204,22 @@ def test_a_shard_that_is_missing_is_named(folder: Path) -> None:
         open_dataset(server.url("/d/x.tar"))
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_all_shards_that_are_missing_are_named_at_once(folder: Path, status: int) -> None:
+    with serve(folder, "energon") as server:
+        for number in (1, 3):
+            server.routes[f"/d/s-{number:04d}.tar"] = Behaviour(says(status))
+        kind = ShardMissingError if status == 404 else UnavailableError
+        with pytest.raises(kind, match=r"2 of 4 shards are not there.*s-0001\.tar.*s-0003\.tar") as caught:
+            open_dataset(server.url("/d/s-{0000..0003}.tar"))
+        assert str(status) in str(caught.value)
+        server.routes["/d/s-0000.tar"] = Behaviour(says(403))
+        with pytest.raises(UnavailableError, match=r"403.*s-0000\.tar"):
+            open_dataset(server.url("/d/s-{0000..0003}.tar"))
+        asked = [request for request in server.requests if request.path == "/d/s-0002.tar"]
+        assert len(asked) <= 3  # no access to the first is none to the others: they were asked for once, before
+
+
 def test_a_listing_without_offsets_is_compared_with_what_the_indexes_say(folder: Path) -> None:
     with serve(folder, "json", "energon") as server:
         facts = json.loads((folder / "dataset.json").read_text())
