@@ -36,6 +36,13 @@ fuzz: .venv/installed  ## what is in C under sanitizers, twenty minutes
 	$(BIN)/python -m tests.fuzz.fuzz_pixels 540
 	$(BIN)/python -m tests.fuzz.fuzz_huffman 540
 
+docs: .venv/installed  ## the site, into build/site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1'
+
+notebooks: .venv/installed  ## run the notebooks and keep their outputs
+	$(BIN)/python notebooks/execute.py
+
 bench: .venv/installed  ## the benchmark table
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks
@@ -44,4 +51,4 @@ format: .venv/installed  ## ruff's formatter and safe mends
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help install lint test test-all test-cuda demo fuzz bench format
+.PHONY: help install lint test test-all test-cuda demo fuzz docs notebooks bench format

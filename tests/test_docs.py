@@ -1,11 +1,25 @@
-"""The code of the README and of the docs, run as written in a folder with some pictures."""
+"""The pages of the docs and the README: their code is run as written, and the site that is made of them is whole.
+
+Each page is run in a folder of its own that holds `pictures/`, a folder a class, packed into `shards/` by the README's
+own command. Its blocks run in the order of the page, since the later ones go on from what the earlier ones have made:
+
+- every ```python block, in a namespace of its own; nothing may be written to stderr, nor any warning be raised. One
+  whose first line is `# NAME.py` is what a reader would save under that name, and is saved, not run;
+- a ```text block that follows it with nothing but white space in between is what it prints, to the letter;
+- the lines of ```sh blocks where the page says `<!-- its commands are run -->`, except in a block right behind
+  `<!-- not run -->`; each must be a `wds` command or one that starts a saved script, and end well.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,73 +30,132 @@ from wds_tools.cli import root
 from wds_tools.dataset import open_dataset
 
 ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
+LONG: set[str] = set()
+COMMANDS_ARE_RUN = "<!-- its commands are run -->"
 
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"(?P<skip>^<!-- not run -->\s*)?^```(?P<language>python|sh)[^\n]*\n(?P<code>.*?)^```\n"
+    r"(?:\s*^```text\n(?P<prints>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with `pictures/`, packed into `shards/` by the README's own command."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a page is run in, made the working directory."""
     for number in range(60):
         file = tmp_path / "pictures" / ("cat", "dog", "owl")[number % 3] / f"{number}.jpg"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(picture(number, width=160, height=120))
-    shell = blocks(ROOT / "README.md", "sh")
-    (pack,) = [line for block in shell for line in block.splitlines() if line.startswith("wds pack")]
-    wds = Path(sys.executable).parent / "wds"
-    subprocess.run([wds, *pack.split()[1:]], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    (pack,) = re.findall(r"^wds pack .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    run_command(pack)
     return tmp_path
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 3), ("docs/order.md", 3), ("docs/remote.md", 2)])
-def test_the_code_runs_as_written(folder: Path, page: str, least: int) -> None:
-    code = blocks(ROOT / page, "python")
-    assert len(code) >= least
-    for block in code:  # in turn, since the later ones go on from the earlier ones' files
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", block], cwd=folder, check=False, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-        assert not done.stderr
+def _blocks(page: str) -> Iterator[re.Match[str]]:
+    return _BLOCK.finditer(page)
 
 
-def test_the_commands_of_the_inputs_run_as_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the page, since the commands go on from what the code before them has made."""
-    from tests.shardwriter.inputs import test_recordio, test_tfrecord
+def run_python(code: str, page: str) -> str:
+    """Run a block, or save it; returns what it printed."""
+    saved = re.match(r"# (\w+\.py)\n", code)
+    if saved:
+        Path(saved[1]).write_text(code)
+        return ""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, page, "exec"), {"__name__": "__main__"})
+    return out.getvalue()
 
-    test_tfrecord.write(folder / "train-0.tfrecord", *map(test_tfrecord.imagenet, range(3)))
-    test_recordio.write(folder / "train.rec", test_recordio.image(1, [1.0, 2.0]))
-    monkeypatch.chdir(folder)
-    commands = 0
-    for language, block in re.findall(
-        r"^```(python|sh)\n(.*?)^```$", (ROOT / "docs/inputs.md").read_text(), re.MULTILINE | re.DOTALL
-    ):
-        if language == "python":
-            exec(compile(block, "docs/inputs.md", "exec"), {"__name__": "__main__"})
+
+def run_command(line: str) -> None:
+    """Run a line of a shell block."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return
+    if words[0] == "wds":
+        result = CliRunner().invoke(root, words[1:])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+        return
+    assert words[0] in ("python", "torchrun"), f"this test does not know how to run {line!r}"
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [BIN / words[0], *words[1:]],
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+def run_page(page: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / page).read_text()
+    for block in _blocks(text):
+        code = block["code"]
+        if block["skip"]:
             continue
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line)
-            result = CliRunner().invoke(root, words[1:])
-            assert (words[0], result.exit_code) == ("wds", 0), f"{line}\n{result.output}"
-            commands += 1
-    assert commands >= 8
+        if block["language"] == "python":
+            printed = run_python(code, page)
+            assert not capfd.readouterr().err, f"{page} writes to stderr:\n{code}"
+            if block["prints"] is not None:
+                assert printed.strip() == block["prints"].strip(), (
+                    f"{page} shows another thing than is printed:\n{code}"
+                )
+        elif COMMANDS_ARE_RUN in text:
+            for line in code.replace("\\\n", " ").splitlines():
+                run_command(line)
 
 
-def test_packing_runs_as_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands and code in the order of the page, since the later ones look at what the earlier ones have made."""
-    monkeypatch.chdir(folder)
-    page = (ROOT / "docs/packing.md").read_text()
-    languages = []
-    for language, block in re.findall(r"^```(python|sh)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        languages.append(language)
-        if language == "python":
-            exec(compile(block, "docs/packing.md", "exec"), {"__name__": "__main__"})
-            continue
-        for line in block.splitlines():
-            result = CliRunner().invoke(root, shlex.split(line)[1:])
-            assert (line[:4], result.exit_code) == ("wds ", 0), f"{line}\n{result.output}"
-    assert languages.count("python") >= 3
-    assert languages.count("sh") >= 3
-    assert len(open_dataset(folder / "parts")) == 60
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.long if page in LONG else ()) for page in PAGES])
+def test_the_code_runs_as_written(page: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if page == "docs/inputs.md":
+        from tests.shardwriter.inputs import test_recordio, test_tfrecord
+
+        test_tfrecord.write(folder / "train-0.tfrecord", *map(test_tfrecord.imagenet, range(3)))
+        test_recordio.write(folder / "train.rec", test_recordio.image(1, [1.0, 2.0]))
+    run_page(page, capfd)
+    if page == "docs/packing.md":
+        assert len(open_dataset(folder / "parts")) == 60
+
+
+def test_blocks_are_found() -> None:
+    """Or a change of how pages are written would leave them unread."""
+    found = {page: [block["language"] for block in _blocks((ROOT / page).read_text())] for page in PAGES}
+    assert found["README.md"].count("python") >= 4
+    assert found["docs/order.md"].count("python") >= 3
+    assert found["docs/inputs.md"].count("sh") >= 6
+    assert found["docs/packing.md"].count("sh") >= 3
+    for page, languages in found.items():
+        opened = re.findall(r"^```(python|sh)\b", (ROOT / page).read_text(), re.MULTILINE)
+        assert languages == opened, f"{page}: a block that this test does not see"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """In the docs the site's own check does this."""
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+        assert target.startswith("https://") or (ROOT / target).exists(), f"{page} links to {target}"
+
+
+def test_the_site_builds_without_a_warning_and_asks_for_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="the site is made by mkdocs; pip install 'shardstream[docs]'")
+    done = subprocess.run(
+        [BIN / "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 20
+    source = re.compile(r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(https?:[^"'\s>]+)""")
+    linked = re.compile(r"""<link[^>]*rel=["']?(?:stylesheet|preload|icon)[^>]*href=["']?(https?:[^"'\s>]+)""")
+    for page in pages:
+        html = page.read_text()
+        assert not source.findall(html) + linked.findall(html), f"{page.name} asks for something on the network"
