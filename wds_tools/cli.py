@@ -63,9 +63,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "loaders.commands.tune:tune", "Find a loader's settings on your own shards, by measuring, and print the code."
     ),
     "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
-    "view": CommandEntry(
-        "loaders.commands.view:view", "Look at the pictures and other fields of a dataset."
-    ),
+    "view": CommandEntry("loaders.commands.view:view", "Look at the pictures and other fields of a dataset."),
     "doctor": CommandEntry("wds_tools.commands.doctor:doctor", "Say what this machine can do, and what is in the way."),
     "completion": CommandEntry(
         "wds_tools.commands.completion:completion", "Print what SHELL needs to complete what is typed after wds."

@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from wds_tools.errors import ShardError
+from wds_tools.grouping import group
 from wds_tools.names import is_litter, is_metadata, split_name
-from wds_tools.sample import RawSample
+from wds_tools.pieces import header_pieces
+from wds_tools.sample import KEY, RawSample
 from wds_tools.shard import iter_samples, link_targets, parse_sample
 from wds_tools.sources.base import Source
 from wds_tools.tar.compressed import Decompressed, compression
-from wds_tools.tar.walk import Member, walk_source, walk_stream
+from wds_tools.tar.feed import SourceFeed
+from wds_tools.tar.notes import ShardNotes
+from wds_tools.tar.walk import Member, Walk, walk_source, walk_stream
 
-__all__ = ["Entry", "compression", "contents", "find", "printable", "read_range"]
+__all__ = ["Entry", "compression", "contents", "find", "keys", "printable", "read_range"]
 
 
 class Entry(NamedTuple):
@@ -60,6 +64,17 @@ def contents(source: Source) -> Iterator[Entry]:
         yield from _grouped(walk_stream(stream, url=source.url, whole=stream.shows_cuts), source.url)
     finally:
         stream.close()
+
+
+def keys(source: Source) -> Iterator[str]:
+    """The keys of an uncompressed shard's samples, as the index counts them; headers only, about 1.5 us a sample.
+
+    Raises:
+        ShardError: the shard is damaged.
+    """
+    steps = Walk(SourceFeed(source, skim=True), ShardNotes())
+    for sample in group(header_pieces(steps), url=source.url):
+        yield sample[KEY]
 
 
 def find(source: Source, key: str) -> RawSample | None:

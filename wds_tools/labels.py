@@ -17,7 +17,7 @@ import logging
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -73,13 +73,21 @@ class Labels(NamedTuple):
         return hashlib.blake2b(np.ascontiguousarray(self.codes, "<i4").data, digest_size=8, key=_hash(head)).hexdigest()
 
 
-def read_labels(dataset: Dataset, field: str = "cls", *, cache_dir: Path | None = None) -> Labels:
+def read_labels(
+    dataset: Dataset,
+    field: str = "cls",
+    *,
+    cache_dir: Path | None = None,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Labels:
     """The labels of all samples, kept from an earlier time or read now.
 
     Args:
         dataset: the samples.
         field: a field that holds a number or a word.
         cache_dir: where labels are kept (in `index/`); the user's cache directory by default.
+        advance: called with the number of samples of each shard that was read, from any thread. What it raises ends
+            the reading.
 
     Raises:
         UsageError: a field of another kind, or one that no sample has.
@@ -98,7 +106,13 @@ def read_labels(dataset: Dataset, field: str = "cls", *, cache_dir: Path | None 
     if kept is not None:
         return kept
     _log.info("reading the field %s of %s", field, counted(len(dataset), "sample"))
-    labels = _joined(map_in_order(lambda shard: _of_shard(dataset, shard, field), range(len(dataset.urls))))
+
+    def read(shard: int) -> Labels:
+        found = _of_shard(dataset, shard, field)
+        advance(len(found.codes))
+        return found
+
+    labels = _joined(map_in_order(read, range(len(dataset.urls))))
     if len(dataset) and not labels.values:
         _refuse_unknown(dataset, field)
         raise UsageError(

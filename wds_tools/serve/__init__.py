@@ -8,10 +8,11 @@ writes, and serves nothing outside its folder, nothing hidden and nothing unfini
 laboratory: no TLS, no passwords, and loopback only unless an address is given. Anything more is nginx's.
 
 `head` parses requests and `conditions` decides answers, both pure; `files` opens what a path names; `connection` speaks
-with one client; `server` accepts them.
+with one client; `web` accepts them; `server` puts files behind it.
 """
 
 from wds_tools.serve.connection import Served
 from wds_tools.serve.server import Server, serve
+from wds_tools.serve.web import WebServer
 
-__all__ = ["Served", "Server", "serve"]
+__all__ = ["Served", "Server", "WebServer", "serve"]

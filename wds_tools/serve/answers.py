@@ -15,7 +15,7 @@ from wds_tools.serve.conditions import decide
 from wds_tools.serve.files import content_type, facts_of, index_page, open_below
 from wds_tools.serve.head import BadRequestError, Request, names_of
 
-__all__ = ["Answer", "answer_error", "answer_request"]
+__all__ = ["Answer", "answer_error", "answer_request", "check_request", "page_answer"]
 
 _METHODS = ("GET", "HEAD")
 
@@ -55,16 +55,12 @@ def answer_request(request: Request, *, root: str, loopback: bool) -> Answer:
     Args:
         request: what the client asks for.
         root: the served folder, resolved.
-        loopback: whether only this machine is served. Then requests for any other host's name are refused: a page of
-            the web could have its name point here, and its scripts would be let read what they get (DNS rebinding).
+        loopback: whether only this machine is served; see `check_request`.
 
     Raises:
         BadRequestError: an error for an answer.
     """
-    if request.method not in _METHODS:
-        raise BadRequestError(405, "only GET and HEAD are served")
-    if loopback and not _is_local(request.host):
-        raise BadRequestError(421, "only requests for localhost are served; `wds serve --host` serves a network")
+    check_request(request, loopback=loopback)
     names, slash = names_of(request.path)
     descriptor, facts = open_below(root, names)
     answer = None
@@ -79,13 +75,34 @@ def answer_request(request: Request, *, root: str, loopback: bool) -> Answer:
             os.close(descriptor)
 
 
+def check_request(request: Request, *, loopback: bool) -> None:
+    """Refuse what no server here answers.
+
+    Args:
+        request: what the client asks for.
+        loopback: whether only this machine is served. Then requests for any other host's name are refused: a page of
+            the web could have its name point here, and its scripts would be let read what they get (DNS rebinding).
+
+    Raises:
+        BadRequestError: 405 another method than GET and HEAD; 421 another host's name.
+    """
+    if request.method not in _METHODS:
+        raise BadRequestError(405, "only GET and HEAD are served")
+    if loopback and not _is_local(request.host):
+        raise BadRequestError(421, "only requests for localhost are served; --host serves a network")
+
+
+def page_answer(page: bytes, media: str, fields: Sequence[tuple[str, str]] = (), *, status: int = 200) -> Answer:
+    """An answer whose body is made here."""
+    head = [("Content-Type", media), ("Content-Length", str(len(page))), *fields]
+    return Answer(status=status, fields=head, page=page)
+
+
 def answer_error(error: BadRequestError) -> Answer:
     """The answer that says what is wrong, one line of text."""
     page = f"{error.reason}\n".encode()
-    fields = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(page)))]
-    if error.status == 405:
-        fields.append(("Allow", ", ".join(_METHODS)))
-    return Answer(status=error.status, fields=fields, page=page)
+    allowed = [("Allow", ", ".join(_METHODS))] if error.status == 405 else []
+    return page_answer(page, "text/plain; charset=utf-8", allowed, status=error.status)
 
 
 def _file(request: Request, names: Sequence[str], descriptor: int, found: os.stat_result, *, slash: bool) -> Answer:
@@ -113,9 +130,7 @@ def _file(request: Request, names: Sequence[str], descriptor: int, found: os.sta
 
 def _folder(root: str, names: Sequence[str], descriptor: int) -> Answer:
     page = index_page(root, names, descriptor)
-    fields = [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(page)))]
-    fields.append(("Content-Security-Policy", "default-src 'none'"))
-    return Answer(status=200, fields=fields, page=page)
+    return page_answer(page, "text/html; charset=utf-8", [("Content-Security-Policy", "default-src 'none'")])
 
 
 def _with_slash(names: Sequence[str]) -> Answer:

@@ -24,7 +24,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
-from wds_tools.serve.answers import Answer, answer_error, answer_request
+from wds_tools.serve.answers import Answer, answer_error
 from wds_tools.serve.head import MOST_BYTES, BadRequestError, Request, parse_head
 
 __all__ = ["Connection", "Limits", "Served"]
@@ -75,8 +75,7 @@ class Connection:
     Args:
         sock: blocking; closed by whoever accepted it.
         client: its address, for logs.
-        root: the served folder, resolved.
-        loopback: whether only this machine is served.
+        respond: from a request to its answer, or a BadRequestError; from this connection's thread.
         limits: seconds that the client may take.
         on_request: called after each request, from this connection's thread.
     """
@@ -86,8 +85,7 @@ class Connection:
         sock: socket.socket,
         client: str,
         *,
-        root: str,
-        loopback: bool,
+        respond: Callable[[Request], Answer],
         limits: Limits,
         on_request: Callable[[Served], object] | None,
     ) -> None:
@@ -95,8 +93,7 @@ class Connection:
         """Since when it may be ended to make room for another; None while a request is answered."""
         self._sock = sock
         self._client = client
-        self._root = root
-        self._loopback = loopback
+        self._respond = respond
         self._limits = limits
         self._on_request = on_request
         self._finishing = False
@@ -131,7 +128,7 @@ class Connection:
             head = self._next_head()
             self.spare_since = None
             request = parse_head(head)
-            answer = answer_request(request, root=self._root, loopback=self._loopback)
+            answer = self._respond(request)
         except BadRequestError as error:
             self.spare_since = None
             answer = answer_error(error)

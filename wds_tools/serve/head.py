@@ -47,6 +47,7 @@ class Request:
     Attributes:
         method: as it was written; methods are case-sensitive.
         path: of the target, percent-encoded, without the query.
+        query: what stands behind its question mark, percent-encoded.
         host: the name or address the client believes to speak to, without the port.
         keep_alive: whether the client wants the connection to go on.
         has_body: whether bytes follow that belong to this request.
@@ -55,6 +56,7 @@ class Request:
 
     method: str
     path: str
+    query: str
     host: str
     keep_alive: bool
     has_body: bool
@@ -75,13 +77,14 @@ def parse_head(data: bytes) -> Request:
     if major != 1:
         raise BadRequestError(505, "only HTTP/1.1 is spoken here")
     fields = _fields(lines)
-    authority, path = _split_target(target, fields.get("host", ""))
+    authority, path, query = _split_target(target, fields.get("host", ""))
     if minor >= 1 and "host" not in fields:
         raise BadRequestError(400, "HTTP/1.1 needs a Host field")
     options = {option.strip().lower() for option in fields.get("connection", "").split(",")}
     return Request(
         method=method,
         path=path,
+        query=query,
         host=_host_of(authority),
         keep_alive=minor >= 1 and "close" not in options,
         has_body="transfer-encoding" in fields or fields.get("content-length", "0").strip("0") != "",
@@ -122,13 +125,14 @@ def _fields(lines: list[bytes]) -> dict[str, str]:
     return fields
 
 
-def _split_target(target: str, host: str) -> tuple[str, str]:
-    """(authority, path); the absolute form, which proxies are sent, has its own authority."""
+def _split_target(target: str, host: str) -> tuple[str, str, str]:
+    """(authority, path, query); the absolute form, which proxies are sent, has its own authority."""
     match = _ABSOLUTE.match(target)
     if match is not None:
         host, target = match[1], target[match.end() :]
         target = target if target.startswith("/") else "/" + target
-    return host, target.partition("?")[0].partition("#")[0]
+    path, _, query = target.partition("#")[0].partition("?")
+    return host, path, query
 
 
 def _host_of(authority: str) -> str:

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-__all__ = ["Attributes", "Markup", "element", "escape", "isolated", "joined", "table"]
+__all__ = ["Attribute", "Attributes", "Markup", "element", "escape", "isolated", "joined", "table"]
 
 _VOID = frozenset({"br", "img", "input", "link", "meta"})
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -29,8 +29,8 @@ class Markup(str):
     __slots__ = ()
 
 
-_Attribute: TypeAlias = str | int | float | bool | None
-Attributes: TypeAlias = Mapping[str, _Attribute]
+Attribute: TypeAlias = str | int | float | bool | None
+Attributes: TypeAlias = Mapping[str, Attribute]
 
 
 def escape(text: str, *, lines: bool = False) -> Markup:
@@ -69,7 +69,7 @@ def element(tag: str, *children: str, has: Attributes | None = None) -> Markup:
     return Markup(f"{head}{inside}</{tag}>")
 
 
-def _attribute(name: str, value: _Attribute) -> str:
+def _attribute(name: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     return f" {name}" if value is True else f' {name}="{escape(str(value))}"'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ class Value:
         text: all of it, in several lines; empty where the summary says all.
         thumbnails: of a picture, or of arrays that are pictures.
         size: width and height of a picture.
+        format: of a picture, by its content: "jpeg" and so on.
         number: what an int field holds.
         error: why it does not decode, else empty.
     """
@@ -54,6 +55,7 @@ class Value:
     text: str = ""
     thumbnails: Sequence[Thumbnail] = ()
     size: tuple[int, int] | None = None
+    format: str = ""
     number: int | None = None
     error: str = ""
 
@@ -87,6 +89,8 @@ def show_field(
             return _picture(name, data, side=side, decoder=decoder)
         if kind == "bytes":
             return Value(name=name, kind=kind, bytes=len(data), summary=_beginning(data))
+        if kind == "pickle":
+            return Value(name=name, kind=kind, bytes=len(data), summary="not opened: a pickle may run anything")
         value = codec.decode_field(name, data)
     except ShardstreamError as error:
         summary = f"cannot be read; begins with {_beginning(data)}"
@@ -128,20 +132,13 @@ def _picture(name: str, data: BytesLike, *, side: int, decoder: Decoder) -> Valu
     words += ["progressive"] if facts.progressive else []
     words += [f"EXIF orientation {facts.orientation}"] if facts.orientation != 1 else []
     words += ["colour profile"] if facts.icc else []
+    seen = Value(name=name, kind="picture", bytes=len(data), summary="", size=size, format=facts.format)
     try:
         small = thumbnail.of_picture(stored, side=side, decoder=decoder)
     except ShardstreamError as error:
-        line = ", ".join(words)
-        return Value(name=name, kind="picture", bytes=len(data), summary=line, size=size, error=error.problem)
+        return replace(seen, summary=", ".join(words), error=error.problem)
     words += [_values(small.labels)] if small.labels else []
-    return Value(
-        name=name,
-        kind="mask" if small.labels else "picture",
-        bytes=len(data),
-        summary=", ".join(words),
-        thumbnails=(small,),
-        size=size,
-    )
+    return replace(seen, kind="mask" if small.labels else "picture", summary=", ".join(words), thumbnails=(small,))
 
 
 def _values(labels: Sequence[int]) -> str:

@@ -65,6 +65,21 @@ def test_forms_of_the_target(target: bytes, path: str, host: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        (b"/a", "/a", ""),
+        (b"/a?q=x%20y&at=7", "/a", "q=x%20y&at=7"),
+        (b"/a?q=1?2#3", "/a", "q=1?2"),
+        (b"/a#b?c", "/a", ""),
+        (b"http://other?b", "/", "b"),
+    ],
+)
+def test_the_query_stands_behind_the_path(target: bytes, path: str, query: str) -> None:
+    request = parse_head(b"GET " + target + b" HTTP/1.1" + HOST)
+    assert (request.path, request.query) == (path, query)
+
+
+@pytest.mark.parametrize(
     ("head", "status"),
     [
         (b"", 400),
