@@ -8,6 +8,9 @@ own command. Its blocks run in the order of the page, since the later ones go on
 - a ```text block that follows it with nothing but white space in between is what it prints, to the letter;
 - the lines of ```sh blocks where the page says `<!-- its commands are run -->`, except in a block right behind
   `<!-- not run -->`; each must be a `wds` command or one that starts a saved script, and end well.
+
+docs/frameworks.md has whole scripts, of packages that may not be installed: each is run by itself, in a process of its
+own, with `<!-- ranks: 2 -->` above it by torchrun, and with `<!-- needs: PACKAGE -->` only where that is.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
 LONG: set[str] = set()
+FRAMEWORKS = "docs/frameworks.md"
 COMMANDS_ARE_RUN = "<!-- its commands are run -->"
 
 _BLOCK = re.compile(
@@ -110,7 +115,38 @@ def run_page(page: str, capfd: pytest.CaptureFixture[str]) -> None:
                 run_command(line)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.long if page in LONG else ()) for page in PAGES])
+def scripts() -> list[Any]:
+    """The scripts of FRAMEWORKS, each with the name and the value of the comment above it."""
+    found = re.findall(
+        r"^(?:<!-- (\w+): (\S+) -->\n)?```python\n(.*?)^```$", (ROOT / FRAMEWORKS).read_text(), re.MULTILINE | re.DOTALL
+    )
+    return [
+        pytest.param(name, value, code, id=f"{name}-{value}" if name else f"script{n}")
+        for n, (name, value, code) in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(("name", "value", "code"), scripts())
+def test_the_scripts_of_the_frameworks_run_as_written(folder: Path, name: str, value: str, code: str) -> None:
+    """What they warn of and write to stderr is their own."""
+    if name == "needs":
+        pytest.importorskip(value, exc_type=ImportError)
+    script = folder / "train.py"
+    script.write_text(code)
+    runner = [sys.executable]
+    if name == "ranks":
+        runner += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", value]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    own = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", "NO_ALBUMENTATIONS_UPDATE": "1"}
+    done = subprocess.run([*runner, str(script)], env=os.environ | own, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+
+
+def marked(page: str) -> Any:
+    return pytest.param(page, marks=pytest.mark.long if page in LONG else ())
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if page != FRAMEWORKS])
 def test_the_code_runs_as_written(page: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     if page == "docs/inputs.md":
         from tests.shardwriter.inputs import test_recordio, test_tfrecord

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
@@ -291,3 +292,12 @@ def test_what_is_missing_is_said(folder: Path, tmp_path: Path, caplog: pytest.Lo
         module.load_state_dict({"train": {}})
     with caplog.at_level(logging.ERROR), pytest.raises(NoShardsError):
         trainer(tmp_path).fit(Model(), ShardDataModule(str(tmp_path / "none"), batch_size=2))
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_it_is_a_data_module_of_the_package_in_use(package: str) -> None:
+    if importlib.util.find_spec(package.partition(".")[0]) is None:
+        pytest.skip(f"{package} is not installed")
+    code = f"import {package} as pl\nfrom loaders.lightning import ShardDataModule as M\n"
+    code += "assert issubclass(M, pl.LightningDataModule)"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True, timeout=LIMIT)
