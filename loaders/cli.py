@@ -25,27 +25,38 @@ __all__ = ["plan_command"]
 
 EPILOG = """\b
 Examples:
-  wds plan data/train --world 8 --batch 256
-  wds plan data/train --world 64 --batch 64 --labels cls --plot order.png
+  wds plan data/train --world-size 8 --batch-size 256
+  wds plan data/train --world-size 64 --batch-size 64 --labels cls --plot order.png
   wds plan --json data/val --tail exact --no-shuffle | jq .batches
 
 Without --labels, and where no listing says that the shards were packed in shuffled order, mixing is judged as if the
 dataset were sorted into 1,000 classes.
+
+Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly, too few samples for a batch too.
 """
 
 
 @click.command("plan", epilog=EPILOG)
 @options.urls
-@click.option("--world", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks.")
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Samples of a rank's batch.")
+@click.option("--world-size", "world", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks.")
+@click.option(
+    "--batch-size",
+    "batch",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Samples of a rank's batch.",
+)
 @click.option("--tail", type=click.Choice(TAILS), default="drop", show_default=True, help="As for ShardLoader.")
-@click.option("--seed", type=int, default=0, show_default=True, help="As for ShardLoader.")
+@click.option("--seed", type=options.SEED, default=0, show_default=True, help="As for ShardLoader.")
 @click.option("--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch is looked at.")
-@click.option("--lanes", type=click.IntRange(min=1), help="Runs open at once. [960; shuffled and remote: 240]")
+@click.option(
+    "--lanes", type=click.IntRange(min=1), help="Runs open at once.  [default: 960; shuffled and remote: 240]"
+)
 @click.option(
     "--block-bytes",
-    type=click.IntRange(min=1),
-    help="Bytes of consecutive samples that are read in one go. [256 KiB; shuffled and remote: 4 MiB]",
+    type=options.ByteSize(),
+    help="Of consecutive samples that are read in one go.  [default: 256KiB; shuffled and remote: 4MiB]",
 )
 @click.option("--no-shuffle", is_flag=True, help="Dataset order.")
 @click.option("--labels", metavar="FIELD", help="The field with the class, such as cls: read once, then kept.")
@@ -75,6 +86,8 @@ def plan_command(
     The order of ShardLoader with these options is made and looked at, nothing is read but the index. How well it mixes
     stands beside what a perfect shuffle of the same samples gives.
     """
+    if block_bytes is not None and block_bytes < 1:
+        raise click.BadParameter("expected at least 1 byte.", param_hint="'--block-bytes'")
     if picture is not None:
         plot.check_plot(picture)
     dataset = open_dataset(list(urls))
@@ -118,7 +131,8 @@ def _check_enough(plan: Plan, global_batch: int) -> None:
     except TooFewSamplesError as error:
         if plan.samples:
             error.cure = (
-                "Lower --batch or --world, or pass --tail pad (repeats, marked) or --tail exact (short batches)."
+                "Lower --batch-size or --world-size, or pass --tail pad (repeats, marked) or --tail exact (short "
+                "batches)."
             )
         raise
 

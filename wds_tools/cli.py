@@ -9,7 +9,9 @@ What all commands share is decided here, once:
 - stdout is the answer, stderr the progress and the complaints;
 - exit status 0 done, 1 found something wrong, 2 used wrongly; as for other Unix programs 130 is stopped by Ctrl-C, 143
   ended by SIGTERM, and 141 that whoever read the output went away (`wds ls ... | head`);
-- an error of ours, or of the file system, is one line that begins with `wds:`; a traceback is a bug of ours.
+- an error of ours, or of the file system, is one line that begins with `wds:`; a traceback is a bug of ours;
+- a value that an option does not take is answered with the nearest that it takes;
+- colours are for terminals, and not for those who set NO_COLOR (https://no-color.org).
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import signal
 import sys
 from typing import Any, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from wds_tools import __version__
 from wds_tools.errors import ShardstreamError, UsageError
 
-__all__ = ["COMMANDS", "CommandEntry", "main", "root"]
+__all__ = ["COMMANDS", "CommandEntry", "main", "root", "second_words"]
 
 
 class CommandEntry(NamedTuple):
@@ -38,12 +42,8 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "pack": CommandEntry(
-        "shardwriter.commands.pack:pack", "Pack SOURCE into shards in OUT."
-    ),
-    "reshard": CommandEntry(
-        "shardwriter.commands.reshard:reshard", "Make new shards in OUT of the samples of URLS."
-    ),
+    "pack": CommandEntry("shardwriter.commands.pack:pack", "Pack SOURCE into shards in OUT."),
+    "reshard": CommandEntry("shardwriter.commands.reshard:reshard", "Make new shards in OUT of the samples of URLS."),
     "index": CommandEntry("wds_tools.commands.index:index", "Make the listing and offsets of shards made elsewhere."),
     "info": CommandEntry("wds_tools.commands.info:info", "Say what a dataset holds."),
     "ls": CommandEntry("wds_tools.commands.ls:ls", "List the samples of shards."),
@@ -59,9 +59,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "bench": CommandEntry(
         "loaders.commands.bench:bench", "Measure a loader on your own shards, and name its bottleneck."
     ),
-    "tune": CommandEntry(
-        "loaders.commands.tune:tune", "Find a loader's settings on your own shards, by measuring, and print the code."
-    ),
+    "tune": CommandEntry("loaders.commands.tune:tune", "Find a loader's settings on your own shards, by measuring."),
     "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
     "view": CommandEntry("loaders.commands.view:view", "Look at the pictures and other fields of a dataset."),
     "doctor": CommandEntry("wds_tools.commands.doctor:doctor", "Say what this machine can do, and what is in the way."),
@@ -96,12 +94,25 @@ class _Root(click.Group):
         name = " ".join(args[:2])  # of two words: another command may be called by the first alone
         if name in COMMANDS:
             return name, self.get_command(ctx, name), args[2:]
+        if len(args) > 1 and not os.path.lexists(args[1]):
+            second = difflib.get_close_matches(args[1], second_words(args[0]), n=1, cutoff=0.7)
+            if second:
+                ctx.fail(f"There is no command {name!r}. The nearest is '{args[0]} {second[0]}'.")
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             shown = [known for known, entry in COMMANDS.items() if not entry.hidden]
             near = difflib.get_close_matches(name, shown, n=1, cutoff=0.0)[0]
             ctx.fail(f"There is no command {name!r}. The nearest is {near!r}; `wds --help` lists all.")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """First words of commands, and options; from the table, since TAB must not import what commands need."""
+        shown = {name: entry.help for name, entry in COMMANDS.items() if not entry.hidden}
+        first = {name.partition(" ")[0]: text for name, text in shown.items()} | shown
+        found = [CompletionItem(name, help=text) for name, text in first.items() if " " not in name]
+        return [item for item in found if item.value.startswith(incomplete)] + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -113,6 +124,8 @@ class _Root(click.Group):
         # EOFErrors too.
         try:
             return super().invoke(ctx)
+        except click.BadParameter as error:
+            raise _with_nearest(error) from None
         except ShardstreamError as error:
             _complain(ctx, str(error), 2 if isinstance(error, UsageError) else 1)
         except KeyboardInterrupt:
@@ -130,8 +143,18 @@ class _Root(click.Group):
     epilog="`wds COMMAND --help` shows an example of each. Start with `wds demo`.",
 )
 @click.version_option(__version__, prog_name="wds")
-def root() -> None:
+@click.pass_context
+def root(ctx: click.Context) -> None:
     """Pictures and labels as plain WebDataset tar shards: make, check and look into them."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+def second_words(first: str) -> list[str]:
+    """What may follow this word in the name of a command, such as "codecs" after "bench"."""
+    return [
+        name.partition(" ")[2] for name, entry in COMMANDS.items() if name.startswith(f"{first} ") and not entry.hidden
+    ]
 
 
 def main() -> NoReturn:
@@ -150,6 +173,17 @@ def _end_tidily(number: int, frame: object) -> NoReturn:
 def _complain(ctx: click.Context, message: str, status: int) -> NoReturn:
     click.echo(f"wds: {message}", err=True)
     ctx.exit(status)
+
+
+def _with_nearest(error: click.BadParameter) -> click.BadParameter:
+    """Name the nearest valid value, where an option or argument takes one of several."""
+    kind = error.param.type if error.param is not None else None
+    typed = re.match(r"'(.*)' is not one of ", error.message)  # the value is told in words alone
+    if not isinstance(kind, click.Choice) or typed is None:
+        return error
+    near = difflib.get_close_matches(typed[1], map(str, kind.choices), n=1, cutoff=0.4)
+    message = error.message + (f" Did you mean {near[0]!r}?" if near else "")
+    return click.BadParameter(message, ctx=error.ctx, param=error.param, param_hint=error.param_hint)
 
 
 def _load(entry: CommandEntry) -> click.Command:

@@ -24,6 +24,7 @@ import click
 
 from wds_tools import progress
 from wds_tools.cli import root
+from wds_tools.commands.options import SEED
 from wds_tools.errors import TargetError, counted
 from wds_tools.make_pictures import Region, make_pictures
 
@@ -40,7 +41,22 @@ README = "README.txt"
 SIGNATURE = "Made by `wds demo`."
 
 
-@click.command(epilog="Example:  wds demo --keep /tmp/demo --epochs 3")
+EPILOG = """\b
+Examples:
+  wds demo
+  wds demo --keep /tmp/demo --epochs 3
+
+Exit status: 0 done, that of the step that failed else, 2 used wrongly.
+"""
+PICTURES_EPILOG = """\b
+Examples:
+  wds demo-pictures /tmp/pictures --count 4000
+
+Exit status: 0 made, 1 the folder cannot be written, 2 used wrongly.
+"""
+
+
+@click.command(epilog=EPILOG)
 @click.option(
     "--keep",
     "folder",
@@ -52,7 +68,7 @@ SIGNATURE = "Made by `wds demo`."
 )
 @click.option("--epochs", type=click.IntRange(min=1), default=6, show_default=True, help="Passes over the pictures.")
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="Where the model runs  [default: cuda if there is one]"
+    "--device", type=click.Choice(["cpu", "cuda"]), help="Where the model runs.  [default: cuda if there is one]"
 )
 @click.option(
     "--pictures",
@@ -83,7 +99,7 @@ def demo(ctx: click.Context, *, folder: Path, epochs: int, device: str | None, p
     click.echo(_next_lines(folder))
 
 
-@click.command("demo-pictures", hidden=True, epilog="Example:  wds demo-pictures /tmp/pictures --count 4000")
+@click.command("demo-pictures", hidden=True, epilog=PICTURES_EPILOG)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(min=1), default=PICTURES, show_default=True, help="Pictures in all.")
 @click.option(
@@ -93,9 +109,9 @@ def demo(ctx: click.Context, *, folder: Path, epochs: int, device: str | None, p
     show_default=True,
     help="The part of each photograph to crop from; left and right share no pixel.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other pictures.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Another seed gives other pictures.")
 @click.option("--scale", type=float, default=1.0, show_default=True, help="Of the sides; 1 is like ImageNet.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one a CPU]")
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes.  [default: one a CPU]")
 def demo_pictures(folder: Path, *, count: int, region: Region, seed: int, scale: float, jobs: int | None) -> None:
     """Make ImageNet-like JPEGs of 24 animals in class folders."""
     with progress.bar("making pictures", total=count, unit="pictures") as bar:

@@ -28,6 +28,8 @@ Examples:
   wds bench data/train --field npy --json | jq .samples_per_second
 
 The trace opens in https://ui.perfetto.dev. `wds bench codecs` compares picture formats.
+
+Exit status: 0 measured, 1 a sample cannot be read or decoded, 2 used wrongly.
 """
 
 

@@ -32,6 +32,8 @@ Examples:
   wds tune https://host/train/dataset.json --cache-dir /nvme/cache --try-order
 
 With --simulate-step the cheapest settings that keep up with the training win.
+
+Exit status: 0 measured, 1 a sample cannot be read or decoded, 2 used wrongly.
 """
 
 
@@ -53,7 +55,7 @@ def tune(
     try_order: bool,
     as_json: bool,
 ) -> None:
-    """Find threads, workers and batches ahead for your own shards, and print the code.
+    """Find a loader's settings on your own shards, by measuring.
 
     Candidates are measured in turn, again and again. Of those within the noise of the fastest the simplest wins.
     """

@@ -43,13 +43,13 @@ Exit status: 0 all samples looked at are sound, 1 some are broken (the page says
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Draw a contact sheet to this PNG.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write one self-contained page.")
 @click.option("--live", is_flag=True, help="Serve pages of all samples until Ctrl-C, with search and classes.")
-@click.option("--count", type=click.IntRange(1, 10_000), default=48, show_default=True, help="Samples shown.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which samples are shown.")
+@click.option("-n", "--count", type=click.IntRange(1, 10_000), default=48, show_default=True, help="Samples shown.")
+@click.option("--seed", type=options.SEED, default=0, show_default=True, help="Which samples are shown.")
 @click.option("--class", "label", metavar="NAME", help="Only samples of this class, by its name or number.")
 @click.option("--labels", metavar="FIELD", help="The field with the class: read once, then kept.  [default: cls]")
 @click.option("--side", type=click.IntRange(16, 2048), default=192, show_default=True, help="Pixels of a thumbnail.")
 @click.option("--columns", type=click.IntRange(1, 200), help="Thumbnails in a row of the sheet.  [default: what fits]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address for --live to listen at.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="For --live to listen at.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port for --live.  [default: a free one]")
 @options.as_json
 @click.pass_context

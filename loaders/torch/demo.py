@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from loaders import CenterCrop, RandomResizedCrop
 from loaders.torch import Normalize, ShardLoader, to_device
+from wds_tools.commands.options import SEED
 from wds_tools.cores import usable_cores
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import UsageError
@@ -55,14 +56,22 @@ class _Epoch:
 HEAD = "epoch  pictures/s  waiting   loss  held-out accuracy"
 
 
-@click.command("demo-train", hidden=True, epilog="Example:  wds demo-train demo/shards/train demo/shards/val")
+EPILOG = """\b
+Examples:
+  wds demo-train demo/shards/train demo/shards/val
+
+Exit status: 0 the model has learned, 1 it has not, or a shard cannot be read, 2 used wrongly.
+"""
+
+
+@click.command("demo-train", hidden=True, epilog=EPILOG)
 @click.argument("train_urls", metavar="TRAIN")
 @click.argument("held_out_urls", metavar="HELD_OUT")
 @click.option("--epochs", type=click.IntRange(min=1), default=6, show_default=True, help="Passes over the pictures.")
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), help="Where the model runs [default: cuda if there is one]."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order, the crops and the model's start.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the order, the crops and the model's start.")
 def train(train_urls: str, held_out_urls: str, *, epochs: int, device: str | None, seed: int) -> None:
     """Train the demo's model on TRAIN and try it on HELD_OUT."""
     classes = _classes(train_urls, held_out_urls)

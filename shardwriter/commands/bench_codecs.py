@@ -24,6 +24,8 @@ Examples:
   wds bench codecs pictures/
   wds bench codecs pictures/ --resize 256 --to jpg --to webp
   wds bench codecs pictures/ --to webp --quality 70 --quality 80 --quality 90 --json
+
+Exit status: 0 all measured, 1 some pictures could not be read, 2 used wrongly.
 """
 
 
@@ -41,7 +43,7 @@ Examples:
     "--quality", "qualities", multiple=True, type=click.IntRange(1, 100), help="A quality to try, again for each."
 )
 @click.option(
-    "--number", type=click.IntRange(min=1), default=24, show_default=True, help="The most pictures, evenly chosen."
+    "-n", "--count", type=click.IntRange(min=1), default=24, show_default=True, help="The most pictures, evenly chosen."
 )
 @click.option(
     "--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="How often each step is taken."
@@ -53,7 +55,7 @@ def bench_codecs(
     resize: int | None,
     forms: tuple[str, ...],
     qualities: tuple[int, ...],
-    number: int,
+    count: int,
     rounds: int,
     as_json: bool,
 ) -> None:
@@ -66,7 +68,7 @@ def bench_codecs(
     from shardwriter.bench_codecs import QUALITIES, picture_files
     from shardwriter.bench_codecs import bench_codecs as measure
 
-    files = picture_files(pictures, most=number)
+    files = picture_files(pictures, most=count)
     tried = {
         form: qualities if qualities and QUALITIES[form] != (None,) else QUALITIES[form] for form in forms or QUALITIES
     }

@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_good_order(folder: str) -> None:
-    done = plan(folder, "--world", "4", "--batch", "16", "--labels", "cls")
+    done = plan(folder, "--world-size", "4", "--batch-size", "16", "--labels", "cls")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[0].startswith("dataset    2,000 samples in 8 shards, ")
@@ -41,7 +41,9 @@ def test_a_good_order(folder: str) -> None:
 
 
 def test_a_poor_order_and_what_to_change(folder: str) -> None:
-    done = plan(folder, "--world", "3", "--batch", "16", "--labels", "cls", "--lanes", "4", "--block-bytes", "200000")
+    done = plan(
+        folder, "--world-size", "3", "--batch-size", "16", "--labels", "cls", "--lanes", "4", "--block-bytes", "200000"
+    )
     assert done.exit_code == 0
     assert "each block is read by 3 ranks, since 3 do not divide 4 lanes: --lanes 3 avoids that" in done.output
     verdict = done.output[done.output.index("verdict") :]
@@ -53,7 +55,7 @@ def test_a_poor_order_and_what_to_change(folder: str) -> None:
 
 def test_json_has_the_same_facts(folder: str) -> None:
     facts = json.loads(
-        plan(folder, "--json", "--world", "4", "--batch", "16", "--labels", "cls", "--epoch", "2").output
+        plan(folder, "--json", "--world-size", "4", "--batch-size", "16", "--labels", "cls", "--epoch", "2").output
     )
     assert (facts["world"], facts["batch"], facts["epoch"], facts["lanes"]) == (4, 16, 2, 960)
     assert (facts["batches"], facts["dropped"], facts["reads"]["counted"]) == (31, 16, True)
@@ -71,11 +73,11 @@ def test_json_has_the_same_facts(folder: str) -> None:
     ],
 )
 def test_tails(folder: str, tail: str, said: str) -> None:
-    assert said in plan(folder, "--world", "4", "--batch", "16", "--tail", tail).output
+    assert said in plan(folder, "--world-size", "4", "--batch-size", "16", "--tail", tail).output
 
 
 def test_dataset_order(folder: str) -> None:
-    done = plan(folder, "--batch", "16", "--no-shuffle")
+    done = plan(folder, "--batch-size", "16", "--no-shuffle")
     assert "order      dataset order\n" in done.output
     assert done.output.endswith("verdict    nothing is mixed: for evaluation, not for training\n")
 
@@ -84,27 +86,27 @@ def test_shuffled_shards_mix_whatever_the_lanes(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "s-%06d.tar", max_samples=250, extra={"shuffled": True}) as writer:
         for number in range(500):
             writer.write({"__key__": f"{number:06d}", "cls": number})
-    done = plan(str(tmp_path), "--batch", "16", "--lanes", "2")
+    done = plan(str(tmp_path), "--batch-size", "16", "--lanes", "2")
     assert "mixes well: the listing says that the shards were packed in shuffled order" in done.output
 
 
 def test_less_than_a_batch(tmp_path: Path) -> None:
     folder = write_labels(tmp_path, [5, 5])
-    done = plan(folder, "--batch", "16")
+    done = plan(folder, "--batch-size", "16")
     assert done.exit_code == 2
     assert "less than one global batch" in done.stderr
-    assert "Lower --batch or --world, or pass --tail pad (repeats, marked) or --tail exact" in done.stderr
+    assert "Lower --batch-size or --world-size, or pass --tail pad (repeats, marked) or --tail exact" in done.stderr
     assert "batch_size" not in done.stderr
-    padded = plan(folder, "--batch", "16", "--tail", "pad")
+    padded = plan(folder, "--batch-size", "16", "--tail", "pad")
     assert padded.exit_code == 0
     assert "mixing" not in padded.output
-    assert json.loads(plan(folder, "--batch", "16", "--tail", "pad", "--json").output)["mixing"] is None
+    assert json.loads(plan(folder, "--batch-size", "16", "--tail", "pad", "--json").output)["mixing"] is None
 
 
 def test_the_picture(folder: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     target = tmp_path / "order.png"
-    done = plan(folder, "--batch", "16", "--plot", str(target))
+    done = plan(folder, "--batch-size", "16", "--plot", str(target))
     assert done.exit_code == 0
     assert done.output.splitlines()[-1] == f"picture    written to {target}"
     assert target.read_bytes().startswith(b"\x89PNG")
@@ -113,7 +115,7 @@ def test_the_picture(folder: str, tmp_path: Path) -> None:
 
 def test_a_picture_in_a_folder_that_is_not_there(folder: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    done = plan(folder, "--batch", "16", "--plot", str(tmp_path / "nowhere" / "order.png"))
+    done = plan(folder, "--batch-size", "16", "--plot", str(tmp_path / "nowhere" / "order.png"))
     assert done.exit_code == 2
     assert str(tmp_path / "nowhere") in done.stderr
     assert not (tmp_path / "nowhere").exists()
@@ -123,14 +125,14 @@ def test_a_picture_in_a_folder_that_is_not_there(folder: str, tmp_path: Path) ->
 def test_a_perfect_shuffle_of_few_samples_is_not_poor(tmp_path: Path, seed: int) -> None:
     folder = write_labels(tmp_path, [30, 20])
     for labels in ((), ("--labels", "cls")):
-        done = plan(folder, "--batch", "8", "--seed", str(seed), *labels)
+        done = plan(folder, "--batch-size", "8", "--seed", str(seed), *labels)
         assert done.exit_code == 0
         assert "50 blocks of 1 sample" in done.output
         assert "verdict    mixes well" in done.output.splitlines()[-1]
 
 
 def test_where_nothing_is_proposed_packing_is_not_said_as_an_alternative(folder: str) -> None:
-    poor = ("--batch", "16", "--labels", "cls", "--block-bytes", "2000000", "--lanes")
+    poor = ("--batch-size", "16", "--labels", "cls", "--block-bytes", "2000000", "--lanes")
     outputs = [plan(folder, *poor, lanes).output for lanes in ("1", "2", "4")]
     for output in outputs:
         advice = output[output.index("verdict    poor") :]

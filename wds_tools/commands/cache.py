@@ -32,16 +32,22 @@ Examples:
   wds cache info
   wds cache warm https://data.example.org/imagenet/dataset.json --cache-dir /nvme/cache --bytes 500GB
   wds cache clear --cache-dir /nvme/cache
+
+Exit status: 0 done, 1 the cache cannot be read or has no room for all, 2 used wrongly.
 """
 INFO_EPILOG = """\b
 Examples:
   wds cache info
   wds cache info --cache-dir /nvme/cache --json | jq .shards.on_disk
+
+Exit status: 0 done, 1 the cache cannot be read, 2 used wrongly.
 """
 CLEAR_EPILOG = """\b
 Examples:
   wds cache clear
   wds cache clear 'https://data.example.org/old/train-{000000..000099}.tar'
+
+Exit status: 0 done, 1 the cache cannot be written, 2 used wrongly.
 """
 WARM_EPILOG = """\b
 Examples:

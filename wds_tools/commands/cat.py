@@ -27,6 +27,9 @@ Examples:
   wds cat data/train n01440764/00001
   wds cat data/train '#17' jpg > picture.jpg
   wds cat data/train n01440764/00001 json | jq .
+  wds cat data/train '#17' --json | jq .fields.jpg.bytes
+
+Exit status: 0 written, 1 the sample lacks the field or cannot be read, 2 used wrongly or no such sample.
 """
 
 
@@ -34,13 +37,19 @@ Examples:
 @click.argument("urls", nargs=1)
 @click.argument("key")
 @click.argument("field", required=False)
-def cat(urls: str, key: str, field: str | None) -> None:
+@options.as_json
+def cat(urls: str, key: str, field: str | None, *, as_json: bool) -> None:
     """Write out one field, or show one sample.
 
     With FIELD, its bytes go to stdout as they lie in the shard. Without, every field is shown in a line, decoded. KEY
     is a sample's key, or #17 for the sample with that number, counted from 0, which an index finds at once.
     """
+    if as_json and field is not None:
+        raise click.UsageError("--json shows a sample; the bytes of a FIELD go out as they are.")
     sample = _numbered(urls, key) if key.startswith("#") else _keyed(urls, key)
+    if as_json:
+        options.echo_json(_facts(sample))
+        return
     if field is None:
         for line in _shown(sample):
             click.echo(line)
@@ -78,6 +87,17 @@ def _keyed(urls: str, key: str) -> RawSample:
         f"no sample of {options.counted(len(shards), 'shard')} has the key {key!r}",
         cure="`wds ls` lists the keys; #17 finds by number.",
     )
+
+
+def _facts(sample: RawSample) -> dict[str, object]:
+    from wds_tools import codec
+
+    fields = {
+        name: {"kind": codec.kind_of(name), "bytes": len(data), "value": _value(name, data, sample[URL])}
+        for name, data in sample.items()
+        if name not in SPECIAL
+    }
+    return {"key": sample[KEY], "url": sample[URL], "fields": fields}
 
 
 def _shown(sample: RawSample) -> Iterator[str]:

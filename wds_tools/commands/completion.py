@@ -12,6 +12,8 @@ Examples:
   wds completion bash >> ~/.bashrc
   wds completion zsh >> ~/.zshrc
   wds completion fish > ~/.config/fish/completions/wds.fish
+
+Exit status: 0 printed, 2 used wrongly.
 """
 
 

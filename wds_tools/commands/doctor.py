@@ -19,7 +19,7 @@ Examples:
   wds doctor
   wds doctor /data/shards
 
-Exit status: 0 everything works, 1 something will fail.
+Exit status: 0 everything works, 1 something will fail, 2 used wrongly.
 """
 
 

@@ -25,6 +25,8 @@ Examples:
   wds index 'https://host/d/train-{000000..000099}.tar' --out imagenet-index
   wds index --merge out/train-*-of-64.json
   wds index --merge 's3://bucket/train/train-*-of-64.json'
+
+Exit status: 0 made or there already, 1 a shard cannot be indexed, 2 used wrongly.
 """
 
 

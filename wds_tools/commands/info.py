@@ -24,6 +24,8 @@ EPILOG = """\b
 Examples:
   wds info shardstream-demo/shards/train
   wds info --json 'data/train-*.tar' | jq .samples
+
+Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly.
 """
 
 

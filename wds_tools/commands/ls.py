@@ -21,21 +21,23 @@ Examples:
   wds ls shardstream-demo/shards/train
   wds ls --long 'data/train-{000000..000007}.tar' | sort -n
   wds ls --json data/ | jq -r 'select(.fields.jpg > 1000000) | .key'
+
+Exit status: 0 all listed, 1 a shard is damaged or cannot be read, 2 used wrongly.
 """
 
 
 @click.command(epilog=EPILOG)
 @options.urls
-@click.option("-n", "--number", type=click.IntRange(min=0), metavar="N", help="Stop after N samples.")
+@click.option("-n", "--count", type=click.IntRange(min=0), metavar="N", help="Stop after N samples.")
 @click.option("-l", "--long", is_flag=True, help="With the shard, the offset in it, and the bytes of all fields.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def ls(urls: tuple[str, ...], *, number: int | None, long: bool, as_json: bool) -> None:
+def ls(urls: tuple[str, ...], *, count: int | None, long: bool, as_json: bool) -> None:
     """List the samples of shards.
 
     One line a sample: its key, then each field with its bytes. Only headers are read, and a damaged shard is listed up
     to the damage. URLS are shards, patterns with braces or *, folders, or a dataset.json.
     """
-    for entry in itertools.islice(_entries(expand(urls)), number):
+    for entry in itertools.islice(_entries(expand(urls)), count):
         click.echo(_json(entry) if as_json else _line(entry, long=long))
 
 

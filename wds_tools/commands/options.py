@@ -7,17 +7,31 @@ import re
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from wds_tools.cli import second_words
 from wds_tools.errors import counted
 from wds_tools.show.words import size
 
-__all__ = ["ByteSize", "Duration", "as_json", "counted", "echo_json", "size", "urls"]
+__all__ = ["SEED", "ByteSize", "Duration", "as_json", "complete_urls", "counted", "echo_json", "size", "urls"]
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
-urls = click.argument("urls", nargs=-1, required=True, metavar="URLS...")
+
+def complete_urls(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files; and, where this command's name begins another of two words, that second word once it is begun."""
+    del param
+    words = second_words(ctx.info_name or "") if incomplete else []
+    found = [CompletionItem(word) for word in words if word.startswith(incomplete)]
+    return found or [CompletionItem(incomplete, type="file")]
+
+
+urls = click.argument("urls", nargs=-1, required=True, metavar="URLS...", shell_complete=complete_urls)
 """Shards, patterns, folders or listings; the command gets a tuple of str."""
+
+SEED = click.IntRange(0, (1 << 64) - 1)
+"""What a --seed may be: as `ShardLoader` and `pack` take them."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print facts as JSON.")
 

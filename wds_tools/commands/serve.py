@@ -26,12 +26,16 @@ Examples:
   wds serve --host 0.0.0.0 --port 9000 /data/shards
 
 For more than a few machines, or for the internet, use nginx: docs/serving.md.
+
+Exit status: 0 ended by Ctrl-C, 2 used wrongly, 143 ended by SIGTERM.
 """
 
 
 @click.command("serve", epilog=EPILOG)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is all of them.")
+@click.option(
+    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="To listen at; 0.0.0.0 is all of them."
+)
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="Port to listen at; 0 takes any."
 )

@@ -1,6 +1,7 @@
 """`wds cat`."""
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -88,3 +89,11 @@ def test_a_key_may_hold_what_a_terminal_may_not(tmp_path: Path) -> None:
     shard = write_tar(tmp_path / "a.tar", [("a\x1b[31m.txt", b"red")])
     assert cat(str(shard), "a\x1b[31m", "txt").output == "red"
     assert "\x1b" not in cat(str(shard), "#0").output
+
+
+def test_a_sample_comes_as_json_too(shards: str) -> None:
+    shown = json.loads(cat(shards, "#1", "--json").stdout)
+    assert set(shown) == {"key", "url", "fields"}
+    assert shown["fields"]["jpg"]["kind"] == "picture"
+    assert shown["fields"]["jpg"]["bytes"] == len(cat(shards, "#1", "jpg").stdout_bytes)
+    assert cat(shards, "#1", "jpg", "--json").exit_code == 2
