@@ -36,7 +36,8 @@ from wds_tools.dataset import open_dataset
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
-LONG: set[str] = set()
+LONG = {"docs/recipes.md"}
+"""Starts three trainings."""
 FRAMEWORKS = "docs/frameworks.md"
 COMMANDS_ARE_RUN = "<!-- its commands are run -->"
 
