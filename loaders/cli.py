@@ -18,6 +18,7 @@ from loaders.forecast import Forecast, Run, forecast
 from loaders.plan import TAILS, Plan, Tail
 from loaders.selection import OpenedDataset, Options, default_openness
 from wds_tools.commands import options
+from wds_tools.commands.labels import read_shown
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import TooFewSamplesError
 
@@ -109,6 +110,8 @@ def plan_command(
     if plan.samples >= batch * world:
         looked_at = quality.batches_of_plan(plan, order, batch_size=batch, world_size=world)
     facts = forecast(run, side=side, looked_at=looked_at)
+    if looked_at is not None and labels is not None:
+        read_shown(dataset, labels)  # with a bar; kept, and so at hand below
     found = advice.judge(run, looked_at, labels=labels) if looked_at is not None else None
     drawn = picture is not None and found is not None
     if picture is not None and found is not None:

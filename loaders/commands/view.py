@@ -17,6 +17,7 @@ from loaders.view.viewer import Seen, Viewer
 from wds_tools import progress
 from wds_tools.atomic import write_atomic
 from wds_tools.commands import options
+from wds_tools.commands.labels import read_shown
 from wds_tools.contents import printable
 from wds_tools.errors import public
 
@@ -82,6 +83,8 @@ def view(
         if live:
             _serve(viewer, _name(urls), asked=labels is not None, host=host, port=port)
             return
+        if label is not None or labels is not None:
+            read_shown(opened.dataset, viewer.labels)  # with a bar; kept, and so at hand below
         numbers = _numbers(opened, viewer.labels, label, count, seed)
         shown, facts = _look(viewer, numbers, seed, name=_name(urls), side=side, count_classes=labels is not None)
     written = _write(facts, shown, out=out, html=html, side=side, columns=columns)

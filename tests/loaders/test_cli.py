@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_good_order(folder: str) -> None:
     done = plan(folder, "--world-size", "4", "--batch-size", "16", "--labels", "cls")
     assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
+    lines = done.stdout.splitlines()
     assert lines[0].startswith("dataset    2,000 samples in 8 shards, ")
     assert lines[1] == "batches    31 on each of 4 ranks, of 16: 64 samples a step"
     assert lines[2] == "tail       drop: 16 samples at the end of the epoch in no batch"
@@ -55,7 +55,7 @@ def test_a_poor_order_and_what_to_change(folder: str) -> None:
 
 def test_json_has_the_same_facts(folder: str) -> None:
     facts = json.loads(
-        plan(folder, "--json", "--world-size", "4", "--batch-size", "16", "--labels", "cls", "--epoch", "2").output
+        plan(folder, "--json", "--world-size", "4", "--batch-size", "16", "--labels", "cls", "--epoch", "2").stdout
     )
     assert (facts["world"], facts["batch"], facts["epoch"], facts["lanes"]) == (4, 16, 2, 960)
     assert (facts["batches"], facts["dropped"], facts["reads"]["counted"]) == (31, 16, True)

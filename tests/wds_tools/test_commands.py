@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -15,8 +16,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.builders import write_labels
+from tests.builders import picture, write_labels, write_pictures
 from wds_tools.cli import COMMANDS, root
+from wds_tools.serve import serve
 
 NO_JSON = {
     "serve": "prints its url, and serves",
@@ -198,3 +200,52 @@ def test_colours_are_for_terminals_and_for_those_who_want_them(tmp_path: Path) -
     assert b"\x1b[" in on_a_terminal(tmp_path)
     assert b"\x1b[" not in on_a_terminal(tmp_path, NO_COLOR="1")
     assert "\x1b[" not in run("doctor").output
+
+
+LONG = {
+    "pack": "packing: 12 samples in ",
+    "reshard": "packing: 12 samples in ",
+    "index": "indexing: 2 shards in ",
+    "verify": "verifying: 12 samples in ",
+    "cache warm": "warming: ",
+    "view": "looking: 12 samples in ",
+    "bench": "measuring: 2 batches in ",
+    "plan": "reading labels: 12 samples in ",
+    "bench codecs": "measuring: 12 pictures in ",
+}
+"""Commands that may take long, and what their progress ends with."""
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    for number in range(12):
+        file = tmp_path / "pictures" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(picture(number))
+    return tmp_path / "pictures"
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_work_shows_itself_on_stderr_and_leaves_stdout_to_the_answer(
+    pictures: Path, tmp_path: Path, name: str
+) -> None:
+    shards, out, cache = write_pictures(tmp_path / "shards", [6, 6]), str(tmp_path / "out"), str(tmp_path / "cache")
+    if name == "cache warm":
+        run("index", shards)
+        with serve(shards) as server:
+            done = run("cache", "warm", f"{server.url}/dataset.json", "--cache-dir", cache, "--bytes", "1GB", "--json")
+    else:
+        rest = {
+            "pack": [str(pictures), out],
+            "reshard": [shards, out],
+            "index": [shards],
+            "verify": [shards],
+            "plan": [shards, "--labels", "cls", "--batch-size", "4"],
+            "view": [shards, "--out", f"{out}.png"],
+            "bench": [shards, "--batch-size", "4", "--batches", "1", "--warmup", "0s", "--image", "16"],
+            "bench codecs": [str(pictures), "--to", "jpg", "--rounds", "1"],
+        }[name]
+        done = run(*name.split(), *rest, "--json")
+    assert done.exit_code == 0, done.output
+    assert LONG[name] in done.stderr
+    json.loads(done.stdout)  # the answer alone
