@@ -1,14 +1,25 @@
-"""One raw sample to the values of its columns. Pictures with an output size are decoded straight into the slab."""
+"""One raw sample to the values of its columns. Pictures with an output size are decoded straight into the slab.
+
+An `npy` field with a crop is a picture whose pixels are there already (`wds pack --to npy` writes them): the same
+boxes, the same filter, and a plain copy where nothing is resized. Without a crop it is copied once, from where it was
+read to its place in the batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from loaders.crops import Geometry, Mask, usual_side
 from loaders.fields import FieldSpec
+from loaders.stacked import Slot
+from loaders.straight import InPlace
 from wds_tools import codec
-from wds_tools.errors import ShardstreamError
+from wds_tools.errors import FieldError, ShardstreamError
+from wds_tools.pictures.cut import cut_mask
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.facts import read_facts
 from wds_tools.pictures.options import Pictures
@@ -26,24 +37,25 @@ class SampleDecoder:
     """
 
     def __init__(self, specs: Sequence[FieldSpec], pictures: Pictures) -> None:
-        self._specs = specs
+        self._columns = [(spec, spec.arrays, spec.picture) for spec in specs]
         self._decoder = Decoder(pictures)
         self.looked_at: tuple[int, int, int] | None = None
         self._leader = next((spec.image for spec in specs if spec.image and not isinstance(spec.image, Mask)), None)
 
-    def values(self, sample: RawSample, draws: Sequence[float], slots: Sequence[Any]) -> list[Any]:
+    def values(self, sample: RawSample, draws: Sequence[float], slots: Sequence[Slot]) -> list[Any]:
         """The value of each column.
 
         Args:
             sample: as read; its bytes are not needed any more afterwards.
             draws: the uniform numbers of this position.
-            slots: for each column the uint8 (H, W, 3) array to decode into, or None.
+            slots: for each column the uint8 (H, W, 3) array to decode into; for one of arrays a function that keeps an
+                array and returns what it kept; or None.
 
         Raises:
             SampleError: naming shard, key and field.
         """
         values: list[Any] = []
-        for spec, slot in zip(self._specs, slots, strict=True):
+        for (spec, arrays, picture), slot in zip(self._columns, slots, strict=True):
             found = spec.find(sample)
             if found is None:
                 values.append(None)
@@ -51,17 +63,37 @@ class SampleDecoder:
                 values.append(sample[found])
             else:
                 try:
-                    values.append(self._value(spec, found, sample[found], draws, slot))
+                    data = sample[found]
+                    if arrays:
+                        value = self._array(found, data, spec.image, draws, slot)
+                    elif not picture:
+                        value = codec.decode_field(found, data)
+                    elif isinstance(spec.image, Mask):
+                        value = self._mask(data, draws)
+                    else:
+                        value = self._picture(data, spec.image, draws, slot)
+                    values.append(value)
                 except ShardstreamError as error:
                     raise error.at(url=sample[URL], key=sample[KEY], field=found) from error.__cause__
         return values
 
-    def _value(self, spec: FieldSpec, field: str, data: BytesLike, draws: Sequence[float], slot: Any) -> Any:
-        if not spec.picture:
-            return codec.decode_field(field, data)
-        if isinstance(spec.image, Mask):
-            return self._mask(data, draws)
-        return self._picture(data, spec.image, draws, slot)
+    def _array(
+        self, field: str, data: BytesLike | InPlace, image: Geometry | Mask | None, draws: Sequence[float], slot: Any
+    ) -> Any:
+        if isinstance(data, InPlace):
+            return data.array
+        array = codec.view_array(field, data)
+        if image is None:
+            return array.copy(order="K") if slot is None else slot(array)
+        geometry = self._leader if isinstance(image, Mask) else image
+        if geometry is None:
+            return array.copy(order="K")
+        _check_pixels(array, mask=isinstance(image, Mask))
+        height, width = array.shape[:2]
+        box, flip = geometry.place(width, height, draws)
+        if isinstance(image, Mask):
+            return cut_mask(array, box=box, size=geometry.shape, flip=flip)
+        return self._decoder.cut(array, box=box, size=geometry.shape, flip=flip, out=slot)
 
     def _picture(self, data: BytesLike, geometry: Geometry | None, draws: Sequence[float], slot: Any) -> Any:
         if geometry is None:
@@ -79,3 +111,21 @@ class SampleDecoder:
         facts = read_facts(data)
         box, flip = self._leader.place(*self._decoder.size(facts), draws)
         return self._decoder.decode_mask(data, facts=facts, box=box, size=self._leader.shape, flip=flip)
+
+
+def _check_pixels(array: npt.NDArray[Any], *, mask: bool) -> None:
+    """Refuse an array that is no picture.
+
+    Raises:
+        FieldError: it has another dtype or shape.
+    """
+    if mask:
+        fits, expected = array.ndim in {2, 3} and array.size > 0, "(height, width)"
+    else:
+        channels = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in {1, 3})
+        fits, expected = channels and array.size > 0 and array.dtype == np.uint8, "uint8 (height, width, 3)"
+    if not fits:
+        raise FieldError(
+            f"an array of {array.dtype} {array.shape} has a crop, expected {expected}",
+            cure='Say which fields are pictures: image={"npy": RandomResizedCrop(224)}; or crop it in transform=.',
+        )

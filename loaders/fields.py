@@ -6,7 +6,7 @@ import json
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,16 @@ class FieldSpec:
         return self.alternatives[0] not in SPECIAL and codec.kind_of(self.alternatives[0]) == "picture"
 
     @property
+    def arrays(self) -> bool:
+        """Whether the column holds arrays as they lie in memory; with an `image` they are pixels."""
+        return all(map(_is_npy, self.alternatives))
+
+    @property
+    def stacked(self) -> bool:
+        """Whether the column holds arrays that go straight into the batch's memory, whatever their shape."""
+        return not self.optional and self.image is None and self.arrays
+
+    @property
     def slab_shape(self) -> tuple[int, int, int] | None:
         """(height, width, 3) of pictures that are decoded straight into the batch's memory; None for other columns."""
         if self.optional or self.image is None or isinstance(self.image, Mask):
@@ -60,7 +70,7 @@ class FieldSpec:
         """The column of a batch without samples; `leader` is what masks follow."""
         if self.optional or self.alternatives[0] in SPECIAL:
             return []
-        if self.picture:
+        if self.picture or self.image is not None:
             mask = isinstance(self.image, Mask)
             geometry = leader if mask else self.image
             height, width = geometry.shape if geometry is not None and not isinstance(geometry, Mask) else (0, 0)
@@ -114,13 +124,21 @@ def _argument(present: Sequence[str]) -> str:
 def parse_fields(fields: Sequence[str], image: ImageSpec) -> tuple[FieldSpec, ...]:
     """The columns, in the order given.
 
+    A single crop is for all pictures; where no column has any, for the arrays, which are then pixels. A dict names
+    either.
+
     Raises:
         UsageError: no field, an empty or repeated one, or an `image` entry that fits none.
     """
     if isinstance(fields, str) or not isinstance(fields, Iterable) or not fields:
         raise UsageError(f"fields is {fields!r}, expected some names", cure='For example fields=("jpg;png", "cls").')
     _check_crops(image)
-    specs = tuple(_parse(text, image) for text in fields)
+    specs = tuple(_parse(text) for text in fields)
+    arrays = isinstance(image, Mapping) or not any(spec.picture for spec in specs)
+    specs = tuple(
+        replace(spec, image=_image_of(spec.alternatives, image)) if spec.picture or (arrays and spec.arrays) else spec
+        for spec in specs
+    )
     seen: set[str] = set()
     for spec in specs:
         if spec.name in seen:
@@ -130,7 +148,7 @@ def parse_fields(fields: Sequence[str], image: ImageSpec) -> tuple[FieldSpec, ..
     return specs
 
 
-def _parse(text: str, image: ImageSpec) -> FieldSpec:
+def _parse(text: str) -> FieldSpec:
     if not isinstance(text, str):
         raise UsageError(f"fields has {text!r}, expected names", cure='For example fields=("jpg;png", "cls").')
     optional = text.endswith("?")
@@ -144,14 +162,14 @@ def _parse(text: str, image: ImageSpec) -> FieldSpec:
             f"fields has {text!r}, whose alternatives are partly pictures ({kinds})",
             cure="Name pictures and other fields as two columns.",
         )
-    picture = "picture" in kinds.values()
     return FieldSpec(
-        text=text,
-        name=_identifier(alternatives[0]),
-        alternatives=alternatives,
-        optional=optional,
-        image=_image_of(alternatives, image) if picture else None,
+        text=text, name=_identifier(alternatives[0]), alternatives=alternatives, optional=optional, image=None
     )
+
+
+def _is_npy(field: str) -> bool:
+    """Whether a field holds an array as it lies in memory, which can be had without a copy: no npy.gz."""
+    return field not in SPECIAL and field.rpartition(".")[2] == "npy"
 
 
 def _image_of(alternatives: tuple[str, ...], image: ImageSpec) -> Geometry | Mask | None:

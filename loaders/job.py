@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from loaders.batch import batch_of, column
 from loaders.fetch import Claim
 from loaders.selection import AnyOrder
+from loaders.stacked import ArrayColumn, Memory, Slot
 from wds_tools.errors import BatchError, ShardstreamError, UsageError
 from wds_tools.sample import KEY, URL
 
@@ -39,7 +41,7 @@ class Assembly:
         mark_valid: whether the batch has `valid` as its last element.
         names: the columns' names.
         empties: for each column what it is when the batch has no samples.
-        slabs: for each column its uint8 (n, H, W, 3) array, or None.
+        slabs: for each column its memory: a uint8 (n, H, W, 3) array, an ArrayColumn, or None.
         transformed: samples are dicts that a transform or collate handles, not rows of columns.
         collate: makes the batch of the list of samples, or None.
         after: where the run stands when this batch has been handed out.
@@ -52,7 +54,7 @@ class Assembly:
     mark_valid: bool
     names: tuple[str, ...]
     empties: Sequence[Any]
-    slabs: Sequence[npt.NDArray[np.uint8] | None]
+    slabs: Sequence[Memory]
     transformed: bool
     collate: Callable[[list[dict[str, Any]]], Any] | None
     after: Cursor
@@ -71,6 +73,13 @@ class Assembly:
         self.values = [None] * self.slots
         self.keys = [None] * self.slots
         self.urls = [None] * self.slots
+
+    def memory(self, slot: int) -> list[Slot]:
+        """Where the values of a sample go, for each column."""
+        return [
+            functools.partial(slab.put, slot) if isinstance(slab, ArrayColumn) else None if slab is None else slab[slot]
+            for slab in self.slabs
+        ]
 
     def finish(self) -> None:
         """Make the batch of its samples. Bad slots that nothing replaced are left out."""
@@ -108,10 +117,12 @@ class Assembly:
         for i, (name, slab) in enumerate(zip(self.names, self.slabs, strict=True)):
             if not self.values:
                 columns.append(self.empties[i])
-            elif slab is None:
-                columns.append(column(name, [row[i] for row in self.values], self.keys))
+                continue
+            if isinstance(slab, ArrayColumn):
+                whole = slab.whole() if keep is None else slab.part(keep)
             else:
-                columns.append(slab if keep is None else slab[keep])
+                whole = slab if keep is None or slab is None else slab[keep]
+            columns.append(column(name, [row[i] for row in self.values], self.keys) if whole is None else whole)
         return self._batch(self.names, columns)
 
     def _of_dicts(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,8 @@ from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine
 from loaders.read import Encoded, SampleReader, Scratch
 from loaders.recipe import Recipe
 from loaders.selection import AnyPlan
+from loaders.stacked import ArrayColumn
+from loaders.straight import Hole, Straight
 from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
 from wds_tools.sample import KEY
 
@@ -26,6 +28,7 @@ class Worker:
     """What one decode thread has to itself, and what it says of the chunk that it made last (`stats.Chunk`)."""
 
     decoder: SampleDecoder
+    straight: Straight | None = None
     scratch: Scratch = field(default_factory=Scratch)
     nbytes: int = 0
     read_seconds: float = 0.0
@@ -47,7 +50,8 @@ class Maker:
         self._reader = reader
 
     def worker(self) -> Worker:
-        return Worker(SampleDecoder(self.recipe.specs, self.recipe.pictures))
+        straight = (Straight(i, spec.alternatives) for i, spec in enumerate(self.recipe.specs) if spec.stacked)
+        return Worker(SampleDecoder(self.recipe.specs, self.recipe.pictures), next(straight, None))
 
     def chunk(self, job: BatchJob, low: int, high: int, worker: Worker) -> None:
         begun_cpu = time.thread_time()
@@ -60,7 +64,7 @@ class Maker:
             slots = [slot for slot in slots if int(job.samples[slot]) not in self.excluded]
             job.release(slot for slot, _ in bad)
         claims = [job.claims[slot] for slot in slots] if job.claims is not None else None
-        read = self._reader.read(job.samples[slots], worker.scratch, claims)
+        read = self._reader.read(job.samples[slots], worker.scratch, claims, _hole(job, slots, worker))
         for slot in slots:
             try:
                 self._make(job, slot, self._next_of(read, worker), rows[slot - low], worker)
@@ -83,9 +87,10 @@ class Maker:
         url, offset = encoded.url, encoded.offset
         try:
             raw = encoded.parse()
+            if worker.straight is not None:
+                worker.straight.learn(encoded.data, raw, guessed=encoded.hole is not None)
             job.keys[slot], job.urls[slot] = raw[KEY], url
-            slots = [slab[slot] if slab is not None else None for slab in job.slabs]
-            values = worker.decoder.values(raw, row, slots)
+            values = worker.decoder.values(raw, row, job.memory(slot))
         except ShardstreamError as error:
             raise error.at(url=url, offset=offset) from error.__cause__
         transform = self.recipe.transform
@@ -132,3 +137,12 @@ class Maker:
             key=last.key,
             cure="Check the shards with `wds verify --decode`, and that `fields` names what they hold.",
         ) from last
+
+
+def _hole(job: BatchJob, slots: Sequence[int], worker: Worker) -> Callable[[int, int], Hole | None] | None:
+    """What of each of these samples goes straight to its place in the batch, given which and how many bytes it has."""
+    straight, scratch = worker.straight, worker.scratch
+    column = job.slabs[straight.column] if straight is not None else None
+    if straight is None or not isinstance(column, ArrayColumn):
+        return None
+    return lambda at, nbytes: straight.hole(column, slots[at], nbytes, scratch.address)

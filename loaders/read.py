@@ -2,14 +2,15 @@
 
 Local shards are read by positioned reads into a buffer of the thread that decodes: nearly as fast as mapping them, and
 a file that shrinks meanwhile is an error and not a SIGBUS. What comes next is announced to the kernel piece by piece,
-well before it is read, so that a cold disk works while the cores decode. Remote shards are fetched ahead (`fetch`): an
+well before it is read, so that a cold disk works while the cores decode. Of a local sample a part may be read to
+another place than the rest (`straight`). Remote shards are fetched ahead (`fetch`): an
 announced sample comes with a claim on its bytes. What nobody announced, such as what takes a bad sample's place, is
 read where it lies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from loaders.ahead import Announcer, FetchAhead, KernelAhead
 from loaders.fetch import Claim, Fetcher, Traffic
 from loaders.reading import Reading
 from loaders.shards import OpenShards
+from loaders.straight import Hole, address_of
 from wds_tools.dataset import Dataset
 from wds_tools.errors import ShardstreamError
 from wds_tools.sample import INDEX, RawSample
@@ -36,24 +38,27 @@ class Scratch:
     """One thread's buffer for encoded bytes; grows to the largest sample and is used again and again.
 
     It begins at a cache line: the kernel then copies half as fast again into it (see `wds_tools.tar.feed`).
+
+    Attributes:
+        address: where that is.
     """
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "address")
 
     def __init__(self) -> None:
-        self._buffer = _aligned(1 << 18)
+        self._renew(1 << 18)
 
     def take(self, nbytes: int) -> memoryview:
         """The first nbytes; what was taken before is overwritten."""
         if nbytes > len(self._buffer):
-            self._buffer = _aligned(nbytes + nbytes // 2)
+            self._renew(nbytes + nbytes // 2)
         return self._buffer[:nbytes]
 
-
-def _aligned(nbytes: int) -> memoryview:
-    memory = np.empty(nbytes + _LINE, dtype=np.uint8)
-    begin = -memory.ctypes.data % _LINE
-    return memory[begin : begin + nbytes].data
+    def _renew(self, nbytes: int) -> None:
+        memory = np.empty(nbytes + _LINE, dtype=np.uint8)
+        begin = -address_of(memory) % _LINE
+        self._buffer = memory[begin : begin + nbytes].data
+        self.address = address_of(memory) + begin
 
 
 class Encoded(NamedTuple):
@@ -64,9 +69,24 @@ class Encoded(NamedTuple):
     offset: int
     data: memoryview
     targets: Targets
+    hole: Hole | None = None  # what of it was read to another place
 
     def parse(self) -> RawSample:
-        """Its fields, as views on `data`; links to other members of the shard are followed."""
+        """Its fields, as views on `data`; links to other members of the shard are followed.
+
+        What was read to another place is an `InPlace`, if it was the array that it was taken for.
+        """
+        if self.hole is not None:
+            try:
+                sample = self._parsed()
+                if self.hole.accept(sample):
+                    return sample
+            except ShardstreamError:  # the guess was wrong, or else it comes again
+                pass
+            self.hole.fill(self.data)
+        return self._parsed()
+
+    def _parsed(self) -> RawSample:
         sample = parse_sample(self.data, url=self.url, offset=self.offset, targets=self.targets)
         sample[INDEX] = self.number
         return sample
@@ -105,7 +125,11 @@ class SampleReader:
         return FetchAhead(self.dataset, self._shards, self._fetcher.begin())
 
     def read(
-        self, samples: npt.NDArray[np.int64], scratch: Scratch, claims: Sequence[Claim | None] | None = None
+        self,
+        samples: npt.NDArray[np.int64],
+        scratch: Scratch,
+        claims: Sequence[Claim | None] | None = None,
+        hole: Callable[[int, int], Hole | None] | None = None,
     ) -> Iterator[Encoded]:
         """Each sample's bytes, in the order asked for.
 
@@ -115,6 +139,8 @@ class SampleReader:
             samples: int64 (n,), their numbers.
             scratch: of the calling thread.
             claims: what `Announcer.announce` gave for each of them; released here.
+            hole: given which of them it is and how many bytes it has, says what of it is to be read to another place
+                than the scratch.
         """
         shards, begins, ends = (part.tolist() for part in self.dataset.locate(samples))
         numbers, at = samples.tolist(), 0
@@ -123,6 +149,17 @@ class SampleReader:
             claim = claims[at]
             if claim is not None:
                 yield from self._claimed(claim, numbers[at], scratch)
+                at += 1
+                continue
+            opened, base = self._shards.open(shards[at]), begins[at]
+            if (
+                hole is not None
+                and opened.scatter is not None
+                and (whole := scratch.take(ends[at] - base))
+                and (apart := hole(at, len(whole))) is not None
+            ):
+                opened.scatter(base, apart.around(whole))
+                yield Encoded(numbers[at], opened.url, base, whole, opened.targets, apart)
                 at += 1
                 continue
             upto = at + 1
@@ -134,12 +171,12 @@ class SampleReader:
                 and ends[upto] - begins[at] <= _JOINED_BYTES
             ):
                 upto += 1
-            url, base = self.dataset.urls[shards[at]], begins[at]
             whole = scratch.take(ends[upto - 1] - base)
-            opened = self._shards.open(shards[at])
             opened.source.read_into(base, whole)
             for i in range(at, upto):
-                yield Encoded(numbers[i], url, begins[i], whole[begins[i] - base : ends[i] - base], opened.targets)
+                yield Encoded(
+                    numbers[i], opened.url, begins[i], whole[begins[i] - base : ends[i] - base], opened.targets
+                )
             at = upto
 
     def _claimed(self, claim: Claim, number: int, scratch: Scratch) -> Iterator[Encoded]:
@@ -153,7 +190,7 @@ class SampleReader:
                     opened.source.read_into(spot.begin, data)
             except ShardstreamError as error:
                 raise error.at(url=self.dataset.urls[spot.shard], offset=spot.begin) from error.__cause__
-            yield Encoded(number, self.dataset.urls[spot.shard], spot.begin, data, opened.targets)
+            yield Encoded(number, opened.url, spot.begin, data, opened.targets)
         finally:
             claim.release()
 

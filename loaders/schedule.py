@@ -16,12 +16,12 @@ import numpy.typing as npt
 from loaders import draws as random_draws
 from loaders.ahead import Announcer
 from loaders.crops import DRAW_STEPS
-from loaders.fields import FieldSpec
 from loaders.job import CHUNK, BatchJob, Cursor
 from loaders.plan import share
 from loaders.recipe import Recipe
 from loaders.selection import AnyOrder, AnyPlan
 from loaders.slab import Slabs
+from loaders.stacked import memory_of
 
 __all__ = ["Schedule"]
 
@@ -171,9 +171,5 @@ class Schedule:
 
     def _with_memory(self, job: BatchJob) -> BatchJob:
         if not job.transformed:
-            job.slabs = [self._slab(spec, job.slots) for spec in self.recipe.specs]
+            job.slabs = [memory_of(spec, job.slots, self._slabs) for spec in self.recipe.specs]
         return job
-
-    def _slab(self, spec: FieldSpec, slots: int) -> npt.NDArray[np.uint8] | None:
-        shape = spec.slab_shape
-        return self._slabs.take((slots, *shape)) if shape is not None and slots else None

@@ -81,7 +81,7 @@ class Session:
         self.recipe = recipe
         self.rank, self.world_size = rank, world_size
         self.stats = Stats()
-        self.slabs = Slabs(allocate, keep=recipe.read.prefetch + 2 if reuse else 0)
+        self.slabs = Slabs(allocate, keep=(recipe.read.prefetch + 2) * len(recipe.specs) if reuse else 0)
         self._reader = SampleReader(dataset, recipe.read, budget=recipe.read.budget(plan, world_size))
         self._schedule = Schedule(
             plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=self._reader.begin

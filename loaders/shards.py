@@ -16,7 +16,7 @@ from loaders.engine import closed_meanwhile
 from loaders.reading import Reading
 from wds_tools.dataset import Dataset
 from wds_tools.shard import link_targets
-from wds_tools.sources.base import Source
+from wds_tools.sources.base import Scattering, Source
 from wds_tools.sources.cache import DiskCache, dataset_of
 
 __all__ = ["OpenShard", "OpenShards"]
@@ -27,10 +27,12 @@ _MAX_OPEN = 1024
 class OpenShard:
     """Holds an open shard. Closed when the last thread that uses it lets go, which reference counts know exactly."""
 
-    __slots__ = ("__weakref__", "source", "targets")
+    __slots__ = ("__weakref__", "scatter", "source", "targets", "url")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, url: str) -> None:
+        self.url = url
         self.source = source
+        self.scatter = source.scatter if isinstance(source, Scattering) else None
         self.targets = link_targets(source)
         weakref.finalize(self, source.close)
 
@@ -71,7 +73,7 @@ class OpenShards:
         remote = bool(self.remote[shard])
         if remote and self._closing.is_set():
             raise closed_meanwhile()
-        opened = OpenShard(self._opened(shard, remote=remote))
+        opened = OpenShard(self._opened(shard, remote=remote), self._dataset.urls[shard])
         if remote:
             self._away.add(opened)
             if self._closing.is_set():  # meanwhile

@@ -19,21 +19,24 @@ a `FieldError` or `PictureError` here.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from wds_tools.errors import FieldError, FieldRefusedError, ShardstreamError
 from wds_tools.fields import arrays, gzipped, objects, text
 from wds_tools.sample import BytesLike
 
-__all__ = ["PICTURE_FIELDS", "Kind", "decode_field", "encode_field", "kind_of"]
+__all__ = ["PICTURE_FIELDS", "Kind", "decode_field", "encode_field", "kind_of", "view_array"]
 
 Kind: TypeAlias = Literal[
     "picture", "int", "text", "json", "jsonl", "npy", "npz", "pt", "safetensors", "msgpack", "cbor", "pickle", "bytes"
 ]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ PICTURE_FIELDS = tuple(_TABLE[0].names.split())
 _ROWS = {name: row for row in _TABLE for name in row.names.split()}
 
 
+@functools.lru_cache(maxsize=1024)  # a loader asks for the same few names with every sample
 def _row(field: str) -> tuple[_Row, bool, str]:
     """The row, whether gzip lies around it, and the name without `.gz`."""
     inner, dot, last = field.lower().rpartition(".")
@@ -130,8 +134,27 @@ def decode_field(field: str, data: BytesLike, *, allow_pickle: bool = False) -> 
     row, gzip, _ = _row(field)
     if row.kind == "pickle" and not allow_pickle:
         raise FieldError(_PICKLE, field=field, cure="For shards of your own: allow_pickle=True.")
+    return _decoded(
+        field, row.kind, (lambda packed: row.decode(gzipped.decompress(packed))) if gzip else row.decode, data
+    )
+
+
+def view_array(field: str, data: BytesLike) -> arrays.Array:
+    """The array of an `npy` field, not copied: a view on the bytes, whatever these become.
+
+    Args:
+        field: its name, for messages.
+        data: the member's bytes.
+
+    Raises:
+        FieldError: as `decode_field`.
+    """
+    return _decoded(field, "npy", arrays.view_npy, data)
+
+
+def _decoded(field: str, kind: Kind, decode: Callable[[BytesLike], _T], data: BytesLike) -> _T:
     try:
-        return row.decode(gzipped.decompress(data) if gzip else data)
+        return decode(data)
     except ShardstreamError as error:
         error.at(field=field)
         raise
@@ -139,7 +162,7 @@ def decode_field(field: str, data: BytesLike, *, allow_pickle: bool = False) -> 
         raise
     except Exception as error:
         words = str(error) or type(error).__name__
-        raise FieldError(f"{row.kind} does not decode: {words:.200}", field=field) from error
+        raise FieldError(f"{kind} does not decode: {words:.200}", field=field) from error
 
 
 def encode_field(field: str, value: object, *, allow_pickle: bool = False, quality: int = 95) -> bytes:

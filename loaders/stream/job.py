@@ -86,7 +86,7 @@ class Maker:
         if item.fault is not None:
             raise item.fault
         row = job.draws[slot].tolist() if job.draws is not None else ()
-        values = decoder.values(item.sample, row, [slab[slot] if slab is not None else None for slab in job.slabs])
+        values = decoder.values(item.sample, row, job.memory(slot))
         key, transform = item.sample[KEY], self._making.transform
         job.keys[slot], job.urls[slot] = key, item.sample[URL]
         job.values[slot] = (

@@ -22,6 +22,7 @@ from loaders.engine import Engine, closed_meanwhile
 from loaders.job import CHUNK, Cursor
 from loaders.policy import Quarantine
 from loaders.slab import Allocate, Slabs
+from loaders.stacked import memory_of
 from loaders.stats import Stats
 from loaders.stream.command import Halted
 from loaders.stream.cuts import Cut, Window, found, stated
@@ -44,7 +45,7 @@ class StreamSession:
         self.streams, self.making = streams, making
         self.rank, self.world_size = rank, world_size
         self.stats, self.tally = Stats(), Tally()
-        self.slabs = Slabs(allocate, keep=making.prefetch + 2)
+        self.slabs = Slabs(allocate, keep=(making.prefetch + 2) * len(streams.specs))
         self._quarantine = Quarantine(None, fingerprint="")
         self._maker = Maker(streams, making, stats=self.stats, quarantine=self._quarantine)
         self._leader = next((s.image for s in streams.specs if s.image and not isinstance(s.image, Mask)), None)
@@ -151,7 +152,6 @@ class StreamSession:
         slots, dicts = len(cut.items), making.transform is not None or making.collate is not None
         after = position + slots * self.world_size
         places = np.arange(position + self.rank, after, self.world_size, dtype=np.int64)
-        shapes = [None if dicts else spec.slab_shape for spec in specs]
         key = key_of(self.streams.seed, epoch, Purpose.AUGMENT)
         return StreamJob(
             items=cut.items,
@@ -162,7 +162,7 @@ class StreamSession:
             mark_valid=False,
             names=tuple(spec.name for spec in specs),
             empties=[spec.empty(self._leader) for spec in specs],
-            slabs=[self.slabs.take((slots, *shape)) if shape is not None else None for shape in shapes],
+            slabs=[None if dicts else memory_of(spec, slots, self.slabs) for spec in specs],
             transformed=dicts,
             collate=making.collate,
             after=Cursor(epoch + 1, 0) if cut.last else Cursor(epoch, after),

@@ -35,13 +35,14 @@ import numpy.typing as npt
 
 from wds_tools.errors import UsageError
 from wds_tools.pictures import turbo
+from wds_tools.pictures.cut import cut_pixels
 from wds_tools.pictures.facts import Facts, check_size, check_whole, flat, read_facts
 from wds_tools.pictures.general import cut_by_pillow, loaded
 from wds_tools.pictures.icc import in_srgb
 from wds_tools.pictures.jpeg import icc_profile
 from wds_tools.pictures.kernel import Kernel, capability
 from wds_tools.pictures.options import Pictures
-from wds_tools.pictures.orientation import Box, mirrored, stored_box, swaps, turned
+from wds_tools.pictures.orientation import Box, inside, mirrored, stored_box, swaps, turned
 from wds_tools.pictures.plugins import translated
 from wds_tools.pictures.resize import View, nearest, resized
 from wds_tools.sample import BytesLike
@@ -77,7 +78,6 @@ BACKEND = named(BACKENDS[0])
 """What makes the pixels; backends differ in a grey level here and there, so reports and states name it."""
 
 _BYTE = np.dtype(np.uint8)  # comparing with the type instead costs a microsecond
-_SLACK = 1e-3  # boxes come from floating point
 
 
 class Decoder:
@@ -140,10 +140,7 @@ class Decoder:
         """
         facts, data = self._checked(data, facts)
         part, target = self._placed(facts, box, size)
-        if out is None:
-            out = np.empty((*target, 3), np.uint8)
-        elif out.shape != (*target, 3) or out.dtype != _BYTE:
-            raise UsageError(f"out is uint8 {(*target, 3)}, not {out.dtype} {out.shape}")
+        out = _memory(target, out)
         orientation = self._orientation(facts)
         turn = mirrored(orientation) if flip else orientation
         stored = target if swaps(orientation) else (target[1], target[0])  # width, height
@@ -187,6 +184,36 @@ class Decoder:
         native = values.dtype.newbyteorder("=")
         return values.astype(np.uint8 if values.dtype == bool else native, copy=False)
 
+    def cut(
+        self,
+        pixels: Pixels,
+        *,
+        box: Box | None = None,
+        size: tuple[int, int] | None = None,
+        flip: bool = False,
+        out: Pixels | None = None,
+    ) -> Pixels:
+        """A part, at a size, of a picture whose pixels are there already; as `decode` gives of a lossless picture.
+
+        Args:
+            pixels: uint8 (height, width, 3), or grey as (height, width) or (height, width, 1).
+            box: the part; default all of it.
+            size: height and width of the result; default the size of the box in whole pixels.
+            flip: mirror left and right.
+            out: uint8 (height, width, 3), any strides, to be written into; default a new array.
+
+        Returns:
+            uint8 (height, width, 3), RGB; `out` if it was given.
+
+        Raises:
+            UsageError: as `decode`.
+        """
+        height, width = pixels.shape[:2]
+        box = Box(0, 0, width, height) if box is None else inside(box, width, height)
+        out = _memory(_target(box, size), out)
+        cut_pixels(pixels, box, out, flip=flip, kernel=self._kernel)
+        return out
+
     def _orientation(self, facts: Facts) -> int:
         return facts.orientation if self.options.orient else 1
 
@@ -200,11 +227,8 @@ class Decoder:
     def _placed(self, facts: Facts, box: Box | None, size: tuple[int, int] | None) -> tuple[Box, tuple[int, int]]:
         """The box in stored coordinates, and the result's height and width."""
         width, height = self.size(facts)
-        box = Box(0, 0, width, height) if box is None else _inside(box, width, height)
-        target = (max(1, round(box.height)), max(1, round(box.width))) if size is None else size
-        if min(target) < 1:
-            raise UsageError(f"a picture cannot be made {target[1]} x {target[0]} pixels large")
-        return stored_box(box, facts.width, facts.height, self._orientation(facts)), target
+        box = Box(0, 0, width, height) if box is None else inside(box, width, height)
+        return stored_box(box, facts.width, facts.height, self._orientation(facts)), _target(box, size)
 
     def _jpeg_by_kernel(
         self, kernel: Kernel, data: BytesLike, facts: Facts, part: Box, target: tuple[Pixels, int]
@@ -228,20 +252,23 @@ class Decoder:
         return self.options.icc == "srgb" and facts.icc
 
 
+def _target(box: Box, size: tuple[int, int] | None) -> tuple[int, int]:
+    target = (max(1, round(box.height)), max(1, round(box.width))) if size is None else size
+    if min(target) < 1:
+        raise UsageError(f"a picture cannot be made {target[1]} x {target[0]} pixels large")
+    return target
+
+
+def _memory(target: tuple[int, int], out: Pixels | None) -> Pixels:
+    if out is None:
+        return np.empty((*target, 3), np.uint8)
+    if out.shape != (*target, 3) or out.dtype != _BYTE:
+        raise UsageError(f"out is uint8 {(*target, 3)}, not {out.dtype} {out.shape}")
+    return out
+
+
 def _cure(backend: str | None) -> str | None:
     return capability().missing if backend == "kernel" else None
-
-
-def _inside(box: Box, width: int, height: int) -> Box:
-    if box[0] >= 0 <= box[1] and box[2] > 0 < box[3] and box[0] + box[2] <= width and box[1] + box[3] <= height:
-        return Box(*box)
-    box = Box(*box)
-    left, top = max(0.0, box.left), max(0.0, box.top)
-    right, bottom = min(width, box.left + box.width), min(height, box.top + box.height)
-    lost = max(left - box.left, top - box.top, box.left + box.width - right, box.top + box.height - bottom)
-    if not (lost < _SLACK and right > left and bottom > top):
-        raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
-    return Box(left, top, right - left, bottom - top)
 
 
 def _resize_by_kernel(kernel: Kernel, view: View, out: Pixels, turn: int) -> None:

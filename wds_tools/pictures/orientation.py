@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from wds_tools.errors import UsageError
+
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Box", "mirrored", "stored_box", "swaps", "turned", "unturned"]
+__all__ = ["Box", "inside", "mirrored", "stored_box", "swaps", "turned", "unturned"]
 
 
 class Box(NamedTuple):
@@ -22,6 +24,8 @@ class Box(NamedTuple):
     width: float
     height: float
 
+
+_SLACK = 1e-3  # boxes come from floating point
 
 # Pillow's Transpose: 0 left-right, 1 top-bottom, 2 rotate 90 (counterclockwise), 3 rotate 180, 4 rotate 270,
 # 5 transpose, 6 transverse
@@ -74,3 +78,20 @@ def stored_box(box: Box, width: int, height: int, orientation: int) -> Box:
     if orientation in {3, 4, 6, 7}:
         top = height - top - high
     return Box(left, top, wide, high)
+
+
+def inside(box: Box, width: int, height: int) -> Box:
+    """The box, rounding errors cut off.
+
+    Raises:
+        UsageError: it does not lie inside a picture of that size.
+    """
+    if box[0] >= 0 <= box[1] and box[2] > 0 < box[3] and box[0] + box[2] <= width and box[1] + box[3] <= height:
+        return Box(*box)
+    box = Box(*box)
+    left, top = max(0.0, box.left), max(0.0, box.top)
+    right, bottom = min(width, box.left + box.width), min(height, box.top + box.height)
+    lost = max(left - box.left, top - box.top, box.left + box.width - right, box.top + box.height - bottom)
+    if not (lost < _SLACK and right > left and bottom > top):
+        raise UsageError(f"{box} does not lie inside a picture of {width} x {height} pixels")
+    return Box(left, top, right - left, bottom - top)

@@ -6,9 +6,10 @@ that is not: a read fills its buffer wholly or raises. Sources hold no position,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
-__all__ = ["Expecting", "Source", "Stream"]
+__all__ = ["Expecting", "Scattering", "Source", "Stream"]
 
 
 class Source(Protocol):
@@ -51,6 +52,15 @@ class Expecting(Protocol):
 
     def expect(self, *, size: int | None = None, version: str | None = None) -> object:
         """Have the first answer checked against this; nothing is asked for it."""
+        ...
+
+
+@runtime_checkable
+class Scattering(Protocol):
+    """A source that can put what lies side by side into several places in one go."""
+
+    def scatter(self, offset: int, buffers: Sequence[memoryview]) -> None:
+        """Fill the buffers, one after the other, with the bytes from `offset` on; raises as `read_into`."""
         ...
 
 

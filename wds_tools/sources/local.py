@@ -15,6 +15,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from typing import Self
 
 from wds_tools.errors import ShardChangedError, ShardMissingError, TruncatedShardError, UnavailableError, UsageError
@@ -79,12 +80,16 @@ class LocalFile:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` from `offset` on, or raise (`TruncatedShardError`, `UnavailableError`)."""
+        self.scatter(offset, [buffer])
+
+    def scatter(self, offset: int, buffers: Sequence[memoryview]) -> None:
+        """Fill the buffers, one after the other, from `offset` on, or raise as `read_into`."""
         self._readers.append(None)
         try:
             descriptor = self._descriptor
             if descriptor is None:
                 raise UnavailableError("the file is not open", url=self._url)
-            self._fill(descriptor, offset, buffer)
+            self._fill(descriptor, offset, buffers)
         finally:
             self._readers.pop()
             if self._descriptor is None:
@@ -127,11 +132,11 @@ class LocalFile:
             raise UsageError(f"not a file but {what}", url=self._url, cure="Name the shards themselves")
         return descriptor, facts.st_size
 
-    def _fill(self, descriptor: int, offset: int, buffer: memoryview) -> None:
-        done, wanted, reopened = 0, len(buffer), False
+    def _fill(self, descriptor: int, offset: int, buffers: Sequence[memoryview]) -> None:
+        done, wanted, reopened = 0, sum(map(len, buffers)), False
         while done < wanted:
             try:
-                read = os.preadv(descriptor, [buffer[done:] if done else buffer], offset + done)
+                read = os.preadv(descriptor, _from(buffers, done) if done else buffers, offset + done)
             except OSError as error:
                 if error.errno != errno.ESTALE or reopened or not self._reopens:
                     raise self._translated(error, offset + done) from error
@@ -166,6 +171,15 @@ class LocalFile:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         cure = _CURES.get(number) if number is not None else None
         return UnavailableError(f"the file cannot be read: {reason}", url=self._url, offset=offset, cure=cure)
+
+
+def _from(buffers: Sequence[memoryview], done: int) -> list[memoryview]:
+    """What is left of the buffers when so many bytes are in them."""
+    left = []
+    for buffer in buffers:
+        left.append(buffer[done:])
+        done = max(0, done - len(buffer))
+    return left
 
 
 def _kind(mode: int) -> str:

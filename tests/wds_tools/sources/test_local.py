@@ -44,6 +44,28 @@ def test_reads_anywhere_in_any_order(path: Path) -> None:
         source.announce(1 << 40, 4096)
 
 
+@pytest.mark.parametrize("most", [1, 7, 100, 10_240])
+def test_one_read_fills_several_places(path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    preadv = os.preadv
+
+    def short(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        """As a disk that gives only so much at a time."""
+        left, given = most, []
+        for buffer in buffers:
+            given.append(buffer[:left])
+            left -= len(given[-1])
+        return preadv(descriptor, given, offset)
+
+    monkeypatch.setattr(os, "preadv", short)
+    content = path.read_bytes()
+    with LocalFile(str(path)) as source:
+        places = [bytearray(length) for length in (5, 0, 300, 1, 294)]
+        source.scatter(100, [memoryview(place) for place in places])
+        assert b"".join(places) == content[100:700]
+        with pytest.raises(TruncatedShardError, match="10,240 bytes, 10,250 expected"):
+            source.scatter(9990, [memoryview(bytearray(200)), memoryview(bytearray(60))])
+
+
 def test_the_end_inside_a_read_is_an_error_with_the_offset(path: Path) -> None:
     with (
         LocalFile(str(path)) as source,
