@@ -9,8 +9,8 @@ One row a thread: the feeder (planning a batch), the decode threads (their chunk
 of a chunk was reading), and the consumer (waiting, and at work in between). Two counters: finished batches that wait,
 and samples a second. Batches are numbered as they are planned, from 0 for each recorder.
 
-Only the newest spans are kept, so that a run of any length can be recorded: at 1,500 pictures a second the default is a
-quarter of an hour. Recording costs a microsecond a span, of which there is one for 16 samples.
+Only the newest spans are kept, so that a run of any length can be recorded: at 1,500 pictures a second the default is
+ten minutes. Recording costs a microsecond a span, of which there are seven for a batch of 64.
 """
 
 from __future__ import annotations

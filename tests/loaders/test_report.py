@@ -71,12 +71,13 @@ def test_what_happened_since(pictures: str) -> None:
 
 
 def test_errors_since(tmp_path: Path) -> None:
-    write_shard(tmp_path / "s-0.tar", [(f"{n:03d}", {"cls": b"x" if n == 5 else b"1"}) for n in range(40)])
+    # in the last batch of the epoch: what is made ahead of the next one does not come so far
+    write_shard(tmp_path / "s-0.tar", [(f"{n:03d}", {"cls": b"x" if n == 35 else b"1"}) for n in range(40)])
     with ShardLoader(str(tmp_path), batch_size=10, fields=("cls",), on_error="skip", shuffle=False) as loader:
         first = run(loader)
         both = run(loader)
-    assert first.skipped["FieldError"] >= 1
-    assert both.since(first).skipped["FieldError"] >= 1
+    assert first.skipped == {"FieldError": 1}
+    assert both.since(first).skipped == {"FieldError": 1}
     assert both.since(both).skipped == {}
 
 
