@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -23,6 +24,8 @@ from wds_tools.sample import KEY, SPECIAL, URL, RawSample
 from wds_tools.sources.options import Remote
 
 __all__ = ["LazySample", "OpenDataset", "open"]
+
+_opening = threading.Lock()  # of the module, since a dataset that holds one would not pickle
 
 
 class LazySample(Mapping[str, Any]):
@@ -121,9 +124,10 @@ class OpenDataset(Sequence[Any]):
     def _open(self) -> SampleReader:
         # Descriptors are shared after a fork, which is fine for positioned reads; still each process opens its own,
         # so that one that closes does not surprise another.
-        if self._reader is None or self._process != os.getpid():
-            self._reader, self._process = SampleReader(self.dataset, self._read), os.getpid()
-        return self._reader
+        with _opening:  # several threads may ask first
+            if self._reader is None or self._process != os.getpid():
+                self._reader, self._process = SampleReader(self.dataset, self._read), os.getpid()
+            return self._reader
 
     def close(self) -> None:
         """Close the shards; the next access opens them again."""

@@ -136,18 +136,23 @@ class KeyIndex:
             self._thread.start()
 
     def _walk(self) -> None:
-        while (shard := self._next()) is not None:
-            found = self._read(shard)
-            with self._changed:
-                self._shards[shard] = found
-                self._bytes += 0 if found is None else len(found.text) + found.begins.nbytes
+        try:
+            while (shard := self._next()) is not None:
+                found = self._read(shard)
+                with self._changed:
+                    self._shards[shard] = found
+                    self._bytes += 0 if found is None else len(found.text) + found.begins.nbytes
+                    self._changed.notify_all()
+        finally:
+            with self._changed:  # whoever waits is told that nothing more comes, whatever ended it
+                if self._thread is threading.current_thread():
+                    self._thread = None
                 self._changed.notify_all()
 
     def _next(self) -> int | None:
         with self._changed:
             if self._closed or not self._wanted or self._bytes >= MOST_BYTES:
-                self._thread = None
-                self._changed.notify_all()
+                self._thread = None  # under the same lock: what is asked for from now on starts another
                 return None
             shard = next(iter(self._wanted))
             del self._wanted[shard]

@@ -19,8 +19,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Self
 from urllib.parse import unquote_to_bytes
 
@@ -52,6 +51,30 @@ _MOST_CHOICES = 2000  # of a list of classes or shards in a page
 _log = logging.getLogger(__name__)
 
 
+class _Kept:
+    """The samples seen last, by number. One that could not be read is looked at again: its server may be back."""
+
+    def __init__(self, see: Callable[[int], Seen], most: int) -> None:
+        self._see = see
+        self._most = most
+        self._lock = threading.Lock()
+        self._seen: dict[int, Seen] = {}  # the one used last at the end
+
+    def __call__(self, number: int) -> Seen:
+        with self._lock:
+            seen = self._seen.pop(number, None)
+            if seen is not None:
+                self._seen[number] = seen
+                return seen
+        seen = self._see(number)
+        with self._lock:
+            if not seen.error:
+                self._seen[number] = seen
+            while len(self._seen) > self._most:
+                del self._seen[next(iter(self._seen))]
+        return seen
+
+
 class Live:
     """Answers requests about one dataset. Safe for many threads. To be closed, before the dataset is.
 
@@ -67,8 +90,8 @@ class Live:
         self._name = str(viewer.dataset.listing.get("name") or name)
         self._keys = KeyIndex(viewer.dataset)
         self._classes = ClassIndex(viewer.dataset, viewer.labels, asked=asked)
-        self._small = lru_cache(_KEPT)(lambda number: viewer.see(number, side=SMALL))
-        self._large = lru_cache(_KEPT_LARGE)(lambda number: viewer.see(number, side=LARGE))
+        self._small = _Kept(lambda number: viewer.see(number, side=SMALL), _KEPT)
+        self._large = _Kept(lambda number: viewer.see(number, side=LARGE), _KEPT_LARGE)
         self._facts: Facts | None = None
         self._looking = threading.Lock()
 

@@ -239,6 +239,8 @@ def test_a_shard_that_goes_away_is_shown_as_gone(tmp_path: Path) -> None:
         assert reply.samples == list(range(6))
         assert "ShardMissingError" in reply.page.text
         assert get("/raw/4/0").status == 502
+        write_pictures(tmp_path / "d", [3, 3])
+        assert "ShardMissingError" not in get("/").page.text
 
 
 def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
