@@ -33,14 +33,18 @@ class Finish:
         settings: of the run.
         part: which part of the input it was, None for all.
         command: what the listing says made it.
+        identity: what all parts of the run have in common, for the listings of parts.
     """
 
-    def __init__(self, run: Run, samples: Input, settings: Settings, *, part: Part | None, command: str) -> None:
+    def __init__(
+        self, run: Run, samples: Input, settings: Settings, *, part: Part | None, command: str, identity: str
+    ) -> None:
         self._run = run
         self._samples = samples
         self._settings = settings
         self._part = part
         self._command = command
+        self._identity = identity
         classes = samples.facts().get("classes", ())
         self._classes = tuple(map(str, classes)) if isinstance(classes, list | tuple) else ()
 
@@ -75,15 +79,17 @@ class Finish:
             extra["originals"] = work.leg.originals
         if self._part is not None:
             extra |= {"part": list(self._part), "tally": work.tally.state()}
+            extra |= {"run": self._identity, "misnamed": work.misnamed}
         return extra
 
     def _summary(self, work: LegWork) -> PackSummary:
         leg, records, settings = work.leg, work.shards.records, self._settings
+        size = sum(record.bytes for record in records)
         failed = {kind: count for kind, count in sorted(work.failed.items()) if kind != DUPLICATE}
         return PackSummary(
             packed=sum(record.samples for record in records),
             shards=len(records),
-            bytes=sum(record.bytes for record in records),
+            bytes=size,
             classes=self._classes,
             failed=failed,
             skipped=dict(sorted(self._samples.skipped.items())),
@@ -93,7 +99,7 @@ class Finish:
             empty=self._samples.empty if isinstance(self._samples, ClassFolders) else (),
             duplicates=work.failed[DUPLICATE],
             resumed=work.resumed,
-            advice=() if self._part is not None else advice(records, settings.max_samples, settings.max_bytes),
+            advice=() if self._part else advice(len(records), size, settings.max_samples, settings.max_bytes),
         )
 
 

@@ -22,27 +22,30 @@ Everything is checked before the first byte is written, and the listing is writt
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from shardwriter.check import Check
-from shardwriter.finish import Finish, write_failures
-from shardwriter.inputs import Input, class_folders
+from shardwriter.engines import EngineName, engine_named, pack_parts
+from shardwriter.inputs import Input
+from shardwriter.inputs.opening import nearest_folder, open_input
 from shardwriter.jobs import check_jobs
+from shardwriter.joint import check_parts_free
 from shardwriter.journal import journal_path
+from shardwriter.parts import Part, check_part, check_parts, parts_for
 from shardwriter.place import Place, place_of
-from shardwriter.plan import CLASSES_NAME, FAILURES_NAME, Leg, plan, targets
-from shardwriter.run import Run
-from shardwriter.settings import Part, Prepare, Settings, check_part
-from shardwriter.summary import PackSummary, total
+from shardwriter.plan import CLASSES_NAME, FAILURES_NAME, Leg, targets
+from shardwriter.settings import Prepare, Settings
+from shardwriter.summary import PackSummary
+from shardwriter.task import Task
 from shardwriter.transcode import To, Transcode
 from shardwriter.transcoder import Transcoder
-from wds_tools import __version__
+from shardwriter.watch import Watch
+from wds_tools.addresses import absolute
 from wds_tools.checksum import Checksum
-from wds_tools.errors import TooManyFailuresError, UsageError
+from wds_tools.errors import UsageError
 from wds_tools.pictures.options import Pictures
 from wds_tools.sources.options import Remote
 
@@ -68,10 +71,14 @@ def pack(
     dedup: bool = False,
     split: Mapping[str, float] | None = None,
     part: Part | None = None,
+    parts: int | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
     jobs: int | None = None,
     max_failures: int | None = None,
     overwrite: bool = False,
     progress: Callable[[int], object] | None = None,
+    resumed: Callable[[int], object] | None = None,
     told: Callable[[str], object] | None = None,
     command: str | None = None,
     remote: Remote | None = None,
@@ -79,7 +86,8 @@ def pack(
     """Pack an input into shards `out/NAME-000000.tar` and so on, or go on with a run that was stopped.
 
     Args:
-        source: a folder of class folders, or any `Input`.
+        source: a folder of class folders or of files that belong together, a table, an array, shards, and what else
+            shardwriter.inputs.kinds knows by its name or content; or any `Input`, for all that has options.
         out: the folder for the shards; made if missing. One folder a dataset: its listing is `dataset.json`. Or a place
             in a store, such as "s3://bucket/train" (shardwriter.remote, shardwriter.place).
         name: what the shards' names begin with.
@@ -102,11 +110,17 @@ def pack(
             of its own in `out/val`, and the rest to `out/NAME`, with the same labels (shardwriter.split).
         part: (i, n): pack only the i-th n-th, i from 0 on, into shards `out/NAME-i-of-n-000000.tar` with a listing of
             their own, for runs on several machines; `merge_listings` joins them (`wds index --merge`).
-        jobs: threads that prepare samples; None for all usable cores.
+        parts: do all of so many parts and join them, as an engine does. None with an engine: a part for each 100,000
+            samples, at most 1,024. The number of parts decides the bytes, the engine does not.
+        engine: where parts are done: "local", one after the other, or "ray", on a cluster (shardwriter.engines).
+        address: of the cluster: for Ray "auto" or "ray://host:10001", None for that which this process has joined,
+            else "auto".
+        jobs: threads that prepare samples, of each part; None for all usable cores, on a cluster for one.
         max_failures: end with an error when more samples than this could not be packed; the same call then goes on,
             with what was mended or another limit. None for any number.
         overwrite: replace the dataset of the same name that lies in `out`, or the beginnings of one.
-        progress: called with the number of samples done since the last call; at once with those of an earlier run.
+        progress: called with the number of samples done since the last call.
+        resumed: called with the number of samples that an earlier run had done; by default `progress` is.
         told: called with a few words, such as "12 shards, 3 not packed", whenever they change.
         command: what the listing should say made it; by default this call, without paths.
         remote: how a store is asked; `storage` has the options of its file system.
@@ -130,31 +144,29 @@ def pack(
         dedup=dedup,
         split=dict(split or {}),
     )
-    part, threads, most = check_part(part), check_jobs(jobs), _most(max_failures)
-    place = place_of(out, remote)
+    where = _cut(part, parts, engine)
+    runner = engine_named(engine, address)
+    threads, most = 1 if jobs is None and engine != "local" else check_jobs(jobs), _most(max_failures)
+    place = place_of(out, remote, part=part)
     _check_outside(source, place)
-    samples = class_folders(source) if isinstance(source, str | os.PathLike) else source
-    legs = plan(samples, place, settings, part)
-    run = Run(
-        samples,
-        legs,
-        settings,
-        place=str(place),
-        journal=_journal(place, legs[-1]),
-        head=_head(samples, settings, part),
-        overwrite=overwrite,
-    )
-    with run:
-        try:
-            run.pack(jobs=threads, max_failures=most, progress=progress or _silent, told=told or _silent)
-        except TooManyFailuresError:
-            write_failures(run)
-            raise
-        finish = Finish(run, samples, settings, part=part, command=command or settings.call())
-        made = {work.leg.name: finish.leg(number, work) for number, work in enumerate(run.legs)}
-        run.finished()
-    place.leave()
-    return total(made) if len(made) > 1 else next(iter(made.values()))
+    watch = Watch(progress=progress or _silent, resumed=resumed, told=told or _silent)
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, str | os.PathLike):
+            source = stack.enter_context(open_input(source, temporary=nearest_folder(out)))
+        task = Task(
+            samples=source,
+            out=absolute(os.fspath(out)),
+            settings=settings,
+            command=command or settings.call(),
+            part=part,
+            jobs=threads,
+            max_failures=most,
+            overwrite=overwrite,
+            remote=remote,
+        )
+        if not where:
+            return task.run(watch)
+        return pack_parts(task, parts or parts_for(len(source)), runner, watch)
 
 
 def check_target(
@@ -164,6 +176,8 @@ def check_target(
     name: str = "train",
     split: Mapping[str, float] | None = None,
     part: Part | None = None,
+    parts: int | None = None,
+    engine: EngineName = "local",
     overwrite: bool = False,
     remote: Remote | None = None,
 ) -> None:
@@ -173,12 +187,26 @@ def check_target(
         UsageError: a name that is no name, or `out` within the source; TargetError: `out` holds something already.
     """
     settings = Settings(name=name, split=dict(split or {}))
-    place = place_of(out, remote)
+    place = place_of(out, remote, part=part)
     _check_outside(source, place)
-    legs = targets(place, settings, check_part(part))
+    if _cut(part, parts, engine):
+        if not overwrite:
+            check_parts_free(place, settings, parts)
+        return
+    legs = targets(place, settings, part)
     if overwrite or not os.path.lexists(_journal(place, legs[-1])):
         for leg in legs:
             leg.check_free(overwrite=overwrite)
+
+
+def _cut(part: Part | None, parts: int | None, engine: str) -> bool:
+    """Whether this is a run in parts, and all of them."""
+    cut = check_parts(parts) is not None or engine != "local"
+    if check_part(part) is not None and cut:
+        raise UsageError(
+            "part is one part of a run, parts and engine are for all of them", cure="Leave part away, or the others."
+        )
+    return cut
 
 
 def _stage(
@@ -193,21 +221,6 @@ def _stage(
 
 def _journal(place: Place, main: Leg) -> Path:
     return journal_path(place.home, main.target.prefix.removesuffix("-"))
-
-
-def _head(samples: Input, settings: Settings, part: Part | None) -> dict[str, Any]:
-    """What a stopped run is compared by, as JSON gives it back."""
-    head = {
-        "version": __version__,
-        "settings": settings.described(),
-        "input": dict(samples.fingerprint()),
-        "part": part,
-    }
-    try:
-        copy: dict[str, Any] = json.loads(json.dumps(head))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"the fingerprint of the input cannot be written as JSON: {error}") from error
-    return copy
 
 
 def _silent(_: object) -> None:

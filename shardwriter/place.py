@@ -1,8 +1,8 @@
 """Where a run of packing goes: a folder, or a place in a store, beside which files are made and the journal lies here.
 
-For a store that is a folder of the user's cache directory, `pack/` and a hash of the url: the same call finds it again
-after a kill, wherever the temporary folder has gone. It holds the journal, small files and two shards at the most, and
-is removed when the run is whole.
+For a store that is a folder of the user's cache directory, `pack/` and a hash of the url and the part: the same call
+finds it again after a kill, wherever the temporary folder has gone. It holds the journal, small files and two shards at
+the most, and is removed when the run is whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from shardwriter.parts import Part
 from shardwriter.remote import RemoteTarget, is_remote
 from shardwriter.target import Target, parse_names, parse_pattern
 from wds_tools.errors import public
@@ -64,8 +65,8 @@ class Place:
             shutil.rmtree(self.home, ignore_errors=True)
 
 
-def place_of(out: str | os.PathLike[str], remote: Remote | None = None) -> Place:
-    """The place that a path or a url names.
+def place_of(out: str | os.PathLike[str], remote: Remote | None = None, *, part: Part | None = None) -> Place:
+    """The place that a path or a url names. Parts on their way into a store have folders of their own here.
 
     Raises:
         UsageError: a url that nobody can write to.
@@ -75,8 +76,9 @@ def place_of(out: str | os.PathLike[str], remote: Remote | None = None) -> Place
         return Place(home=Path(text))
     base = text if text.endswith("/") else text + "/"
     home = (default_cache_dir() or Path(tempfile.gettempdir())) / "pack"
+    name = base if part is None else f"{base} {part[0]} of {part[1]}"
     return Place(
-        home=home / hashlib.sha256(base.encode(errors="surrogateescape")).hexdigest()[:16],
+        home=home / hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:16],
         base=base,
         remote=remote or Remote(),
     )

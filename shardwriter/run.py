@@ -32,6 +32,7 @@ from shardwriter.settings import Settings
 from shardwriter.sink import translated
 from shardwriter.stage import Prepared, Stage
 from shardwriter.target import Claim, remove
+from shardwriter.watch import Watch
 from wds_tools.errors import TooManyFailuresError, UnavailableError, counted
 from wds_tools.index.listing import ShardRecord
 
@@ -107,25 +108,21 @@ class Run:
         *,
         jobs: int,
         max_failures: int | None,
-        progress: Callable[[int], object],
-        told: Callable[[str], object],
+        watch: Watch,
     ) -> None:
         """Pack what is missing.
 
         Args:
             jobs: threads that prepare samples.
             max_failures: how many samples may fail before the run ends, None for any number.
-            progress: called with the number of samples that are done since the last call.
-            told: called with a few words on what has come of it, whenever that changes.
+            watch: is told how it goes.
 
         Raises:
             TooManyFailuresError: more samples failed.
             UnavailableError: the disk is full or gone.
         """
         stage = Stage(self._samples, self._settings)
-        done = sum(len(work.leg.order) for work in self.legs[: self._position[0]]) + self._position[1]
-        if done:
-            progress(done)
+        watch.begin(sum(len(work.leg.order) for work in self.legs[: self._position[0]]) + self._position[1])
         for number in range(self._position[0], len(self.legs)):
             work, first = self.legs[number], self._position[1] if number == self._position[0] else 0
             order = work.leg.order[first:]
@@ -134,10 +131,10 @@ class Run:
                     self._take(number, place, made)
                     if max_failures is not None:
                         self._check_failures(max_failures)
-                    self._tell(told)
-                    progress(1)
+                    self._tell(watch.told)
+                    watch.progress(1)
             work.shards.settle(self._note(number, len(work.leg.order)))
-            self._tell(told)
+            self._tell(watch.told)
 
     def finished(self) -> None:
         """All that follows from the shards is written: nothing is left to resume."""

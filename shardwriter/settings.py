@@ -14,6 +14,7 @@ from typing import Protocol
 
 from shardwriter.check import Check, Checker
 from shardwriter.order import check_seed
+from shardwriter.parts import Part, check_part
 from shardwriter.split import Splits
 from wds_tools.checksum import Checksum, check_kind
 from wds_tools.errors import UsageError
@@ -21,9 +22,6 @@ from wds_tools.pictures.options import Pictures
 from wds_tools.sample import Sample
 
 __all__ = ["Part", "Prepare", "Settings", "check_part"]
-
-Part = tuple[int, int]
-"""(i, n): the i-th of n parts, i from 0 on."""
 
 
 class Prepare(Protocol):
@@ -99,20 +97,6 @@ class Settings:
 
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Settings))
-
-
-def check_part(part: Part | None) -> Part | None:
-    """Accept (i, n) with 0 <= i < n.
-
-    Raises:
-        UsageError: anything else.
-    """
-    if part is None:
-        return None
-    whole = isinstance(part, tuple) and len(part) == 2 and all(type(number) is int for number in part)
-    if not whole or not 0 <= part[0] < part[1]:
-        raise UsageError(f"part is {part!r}, expected (i, n) with i from 0 to n - 1, such as (3, 16)")
-    return part
 
 
 def _described(stage: Prepare | None) -> str | None:

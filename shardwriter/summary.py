@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardwriter.inputs import empty_classes
 from wds_tools.errors import counted
-from wds_tools.index.listing import ShardRecord
 
 __all__ = ["PackSummary", "advice", "total"]
 
@@ -125,13 +124,16 @@ def total(splits: Mapping[str, PackSummary]) -> PackSummary:
     )
 
 
-def advice(records: Sequence[ShardRecord], max_samples: int | None, max_bytes: int | None) -> tuple[str, ...]:
-    """What to do about shards that are too small, too large, or too few. Bounds are those of the limits' own units."""
-    if not records:
-        return ()
-    size = sum(record.bytes for record in records)
-    mean = size / len(records)
-    return tuple(_advice(len(records), mean, size, max_samples, max_bytes))
+def advice(shards: int, size: int, max_samples: int | None, max_bytes: int | None) -> tuple[str, ...]:
+    """What to do about shards that are too small, too large, or too few.
+
+    Args:
+        shards: how many there are.
+        size: bytes of all of them.
+        max_samples: the limit they were made with, None for none.
+        max_bytes: likewise.
+    """
+    return tuple(_advice(shards, size / shards, size, max_samples, max_bytes)) if shards else ()
 
 
 def _advice(shards: int, mean: float, size: int, max_samples: int | None, max_bytes: int | None) -> Iterable[str]:

@@ -57,6 +57,7 @@ class Progress:
         self.total = total
         self.unit = unit
         self.count = 0
+        self.skipped = 0
         self.noted = ""
         self._stream = stream
         self._clock = clock
@@ -77,6 +78,14 @@ class Progress:
         """`count` more are done. From any thread; costs about a microsecond between two drawings."""
         with self._lock:
             self.count += count
+            if self._face is not None:
+                self._face.moved(self._clock())
+
+    def skip(self, count: int) -> None:
+        """`count` more were done before this began: they count, and not for the rate or the time that is left."""
+        with self._lock:
+            self.count += count
+            self.skipped += count
             if self._face is not None:
                 self._face.moved(self._clock())
 
@@ -103,17 +112,22 @@ class Progress:
         """The closing line, such as "packing: 1,200 pictures in 3.2 s, 375/s"."""
         seconds = now - self.began
         stopped = "" if done else "stopped after "
-        counts = f"{self._counted(self.count)} in {_duration(seconds)}{_rate(self.count, seconds)}"
+        there = f" ({self.skipped:,} were there)" if self.skipped else ""
+        counts = f"{self._counted(self.count)}{there} in {_duration(seconds)}{self.rate(seconds)}"
         return f"{self.title}: {stopped}{counts}{self._noted()}"
 
     def line(self, now: float) -> str:
         """The line for a log, such as "packing: 600 of 1,200 pictures, 375/s, 2 s left"."""
         seconds = now - self.began
         done = self._counted(self.count) if self.total is None else f"{self.count:,} of {self._counted(self.total)}"
-        left = ""
-        if self.total is not None and 0 < self.count < self.total:
-            left = f", {_duration(seconds / self.count * (self.total - self.count))} left"
-        return f"{self.title}: {done}{_rate(self.count, seconds)}{left}{self._noted()}"
+        left, here = "", self.count - self.skipped
+        if self.total is not None and here > 0 and self.count < self.total:
+            left = f", {_duration(seconds / here * (self.total - self.count))} left"
+        return f"{self.title}: {done}{self.rate(seconds)}{left}{self._noted()}"
+
+    def rate(self, seconds: float) -> str:
+        """How fast it goes, such as ", 375/s"; empty where nothing has been done yet."""
+        return _rate(self.count - self.skipped, seconds)
 
     def _noted(self) -> str:
         return f"; {self.noted}" if self.noted else ""
@@ -178,7 +192,7 @@ class _Bar:
         self._rich.update(
             self._task,
             completed=self._owner.count,
-            rate=_rate(self._owner.count, seconds).removeprefix(", "),
+            rate=self._owner.rate(seconds).removeprefix(", "),
             note=self._owner.noted,
         )
 

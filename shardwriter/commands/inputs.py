@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from wds_tools import addresses
+from shardwriter.inputs.opening import nearest_folder
 from wds_tools.errors import UsageError
 
 if TYPE_CHECKING:
     from shardwriter.inputs.base import BaseInput
     from shardwriter.inputs.kinds import Kind
 
-__all__ = ["InputOptions", "Pair", "class_names", "input_options", "make_input", "nearest_folder"]
+__all__ = ["InputOptions", "Pair", "class_names", "input_options", "make_input"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -321,16 +321,6 @@ def class_names(path: Path | None) -> list[str] | None:
 
 def _sign(text: str | None) -> str | None:
     return "\t" if text in {"\\t", "tab"} else text
-
-
-def nearest_folder(out: str | os.PathLike[str] | None) -> Path | None:
-    """The folder `out`, or the nearest one above it that exists; None for a place in a store."""
-    if out is None or addresses.is_remote(os.fspath(out)):
-        return None
-    folder = Path(os.path.abspath(out))  # noqa: PTH100 - links stay
-    while not folder.is_dir():
-        folder = folder.parent
-    return folder
 
 
 def _words(kinds: frozenset[str] | set[str]) -> str:

@@ -22,6 +22,7 @@ Examples:
   wds pack pictures out --to jpg --resize 256                smaller pictures
   wds pack table.csv out --image-column file --label-column species
   wds pack pictures out --part "$SLURM_ARRAY_TASK_ID/64"     then: wds index --merge out/train-*-of-64.json
+  wds pack pictures s3://bucket/train --engine ray --address auto --parts 64
 
 A run that was stopped, killed even, goes on when the same command is given again.
 

@@ -34,18 +34,20 @@ __all__ = ["SECTIONS", "Packing", "packing_options"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SECTIONS = {
-    "Order and shards": ("name", "max_samples", "max_bytes", "seed", "no_shuffle", "split", "part", "checksum"),
+    "Order and shards": (
+        "name", "max_samples", "max_bytes", "seed", "no_shuffle", "split", "part", "parts", "checksum",
+    ),
     "What pictures become (unchanged by default)": (
         "to", "resize", "enlarge", "quality", "metadata", "baseline", "background", "icc", "transcode_fields",
         "mask_fields",
     ),
     "What is left out": ("check", "max_pixels", "dedup", "max_failures"),
-    "The run": ("jobs", "overwrite", "as_json"),
+    "The run": ("jobs", "engine", "address", "overwrite", "as_json"),
 }  # fmt: skip
 """Titles to options, for `Sectioned`."""
 
-_DECIDES_NOTHING = ("part", "max_failures", "jobs", "overwrite", "as_json", "temporary")
-"""Beside the bytes of a shard, or of the parts joined."""
+_DECIDES_NOTHING = ("part", "parts", "engine", "address", "max_failures", "jobs", "overwrite", "as_json", "temporary")
+"""Beside where shards end: which samples there are, in which order, and what becomes of them."""
 
 _OPTIONS = (
     click.option("--name", default="train", show_default=True, help="What the shards' names begin with."),
@@ -82,6 +84,12 @@ _OPTIONS = (
         help="Pack only the I-th of N parts, I from 0 on, for array jobs; `wds index --merge` joins them.",
     ),
     click.option(
+        "--parts",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Pack in N parts, all of them, and join them: what array jobs make. With an engine each part is a task.",
+    ),
+    click.option(
         "--checksum",
         type=click.Choice(["xxh3", "sha256", "none"]),
         default="xxh3",
@@ -105,8 +113,19 @@ _OPTIONS = (
     ),
     click.option("--max-failures", type=click.IntRange(min=0), help="End with an error when more samples fail."),
     click.option(
-        "--jobs", type=click.IntRange(min=1), help="Threads that prepare samples.  [default: all usable cores]"
+        "--jobs",
+        type=click.IntRange(min=1),
+        help="Threads that prepare samples, of each part.  [default: all usable cores; with ray 1]",
     ),
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Where parts are packed: here, one after the other, or as tasks of a Ray cluster that is there. Without "
+        "--parts one for each 100,000 samples then.",
+    ),
+    click.option("--address", metavar="ADDRESS", help="Of the Ray cluster: auto, ray://host:10001.  [default: auto]"),
     click.option(
         "--overwrite", is_flag=True, help="Replace the dataset of this name in OUT, or the beginnings of one."
     ),
@@ -131,7 +150,7 @@ class Packing:
         """Find out now whether the target is taken, not after minutes of reading the source."""
         from shardwriter.pack import check_target
 
-        taken = {name: self.said[name] for name in ("name", "part", "overwrite")}
+        taken = {name: self.said[name] for name in ("name", "part", "parts", "engine", "overwrite")}
         check_target(source, out, split=self._shares(), **taken)
 
     def run(self, ctx: click.Context, samples: Input, out: str, *, places: Sequence[str]) -> None:
@@ -159,6 +178,7 @@ class Packing:
                 pictures=Pictures() if max_pixels is None else Pictures(max_pixels=max_pixels),
                 transcode=self.transcode,
                 progress=bar.advance,
+                resumed=bar.skip,
                 told=bar.note,
                 command=command_line(ctx, places=places, without=_DECIDES_NOTHING),
                 **said,

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from shardwriter.commands.inputs import Pair, nearest_folder
+from shardwriter.commands.inputs import Pair
 from shardwriter.commands.options import Sectioned
 from shardwriter.commands.packing import SECTIONS, Packing, packing_options
+from shardwriter.inputs.opening import nearest_folder
 from wds_tools import progress
 
 __all__ = ["reshard"]

@@ -113,7 +113,8 @@ def _kind_of_folders(folder: Path, folders: list[str], *, pictures: bool) -> Kin
     beside = ", and pictures beside them" if pictures else ""
     raise UsageError(
         f"the folders in {path_shown(folder)} hold pictures with sidecars{beside}: they may be classes, or not",
-        cure="Say --input folders for one folder a class, its sidecars left out, or --input flat for both together.",
+        cure="Say --input folders (class_folders) for one folder a class, its sidecars left out, or --input flat "
+        "(flat_folder) for both together.",
     )
 
 

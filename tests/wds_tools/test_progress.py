@@ -46,6 +46,18 @@ def test_a_note_stands_behind_the_count_in_a_log_and_in_the_summary() -> None:
     ]
 
 
+def test_what_an_earlier_run_did_is_no_part_of_the_rate() -> None:
+    log, clock = io.StringIO(), Clock()
+    with progress.bar("packing", total=1000, unit="pictures", stream=log, clock=clock) as bar:
+        bar.skip(800)
+        clock.now += 5.0
+        bar.advance(50)
+    assert log.getvalue().splitlines() == [
+        "packing: 850 of 1,000 pictures, 10/s, 15 s left",
+        "packing: 850 pictures (800 were there) in 5.0 s, 10/s",
+    ]
+
+
 def test_without_a_total_nothing_is_said_of_the_time_left() -> None:
     log, clock = io.StringIO(), Clock()
     with progress.bar("scanning", unit="shards", stream=log, clock=clock) as bar:

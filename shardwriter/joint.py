@@ -1,0 +1,142 @@
+"""A run that is cut into parts: what may lie in its target beforehand, and the parts joined into one dataset.
+
+While it goes on, shards and listings of parts lie in the target, `NAME-i-of-n-000000.tar` and `NAME-i-of-n.json`. When
+all are whole, their listings, reports and originals are joined as `wds index --merge` does it, and the files of the
+parts but their shards are removed: what is left is a dataset like any other. A run that was stopped, even between the
+two, goes on when it is called again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from shardwriter.inputs import ClassFolders
+from shardwriter.journal import journal_path
+from shardwriter.place import Place
+from shardwriter.plan import FAILURES_NAME, Leg, targets
+from shardwriter.settings import Settings
+from shardwriter.sink import translated
+from shardwriter.summary import PackSummary, advice, total
+from shardwriter.target import Claim, Target, remove
+from shardwriter.task import Task
+from wds_tools.delivery import Delivery
+from wds_tools.errors import TargetError
+from wds_tools.merge_lines import merge_lines
+from wds_tools.merge_listings import merge_listings
+
+__all__ = ["Joint", "check_parts_free"]
+
+_CURE = "Repeat the call that began it to go on, or pass overwrite=True (--overwrite) to start anew."
+
+
+class Joint:
+    """The whole of a run in parts.
+
+    Args:
+        task: the run, of all of its input.
+        parts: how many.
+    """
+
+    def __init__(self, task: Task, parts: int) -> None:
+        self._task = task
+        self._parts = parts
+        self._place = task.place
+        self._legs = task.targets()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep a second run in parts out while the block runs, refuse what lies there, or remove it where asked.
+
+        Raises:
+            TargetError: another dataset or the beginnings of another run, or another run is at work there.
+        """
+        home, name = self._place.home, self._task.settings.name
+        with translated(home):
+            home.mkdir(parents=True, exist_ok=True)
+        with Claim(home, [f"{name}.parts"]):
+            if self._task.overwrite:
+                self._clear()
+            check_parts_free(self._place, self._task.settings, self._parts)
+            yield
+
+    def join(self, made: Mapping[int, PackSummary]) -> PackSummary:
+        """Make one dataset of all parts, whose summaries these are, and say what came of it."""
+        summaries = {leg.name: self._join_leg(leg, made) for leg in self._legs}
+        for number in range(self._parts):
+            for leg in replace(self._task, part=(number, self._parts)).targets():
+                leg.target.remove([name for name in (leg.target.listing, leg.target.offsets) if name is not None])
+                leg.target.remove([leg.failures, leg.originals])
+        self._place.leave()
+        return total(summaries) if len(summaries) > 1 else next(iter(summaries.values()))
+
+    def _join_leg(self, leg: Leg, made: Mapping[int, PackSummary]) -> PackSummary:
+        each = [made[number].splits.get(leg.name, made[number]) for number in range(self._parts)]
+        place, remote = str(leg.target.named("")), self._task.remote
+        listing = None
+        if any(summary.packed for summary in each):
+            names = [self._part(leg, number).target for number in range(self._parts)]
+            listing = merge_listings([_named(target) for target in names], out=place, force=True, remote=remote).listing
+        elif reports := [str(summary.failures) for summary in each if summary.failures is not None]:
+            with Delivery(place, remote) as delivery:
+                merge_lines(delivery, FAILURES_NAME, reports, remote)
+        return self._summary(leg, each, listing)
+
+    def _part(self, leg: Leg, number: int) -> Leg:
+        legs = targets(self._place, self._task.settings, (number, self._parts))
+        return next(other for other in legs if other.name == leg.name)
+
+    def _summary(self, leg: Leg, each: list[PackSummary], listing: Path | str | None) -> PackSummary:
+        samples, settings = self._task.samples, self._task.settings
+        whole = total({str(number): summary for number, summary in enumerate(each)})
+        failures = leg.target.named(FAILURES_NAME) if whole.failed or whole.duplicates else None
+        return replace(
+            whole,
+            listing=listing,
+            failures=failures,
+            empty=samples.empty if isinstance(samples, ClassFolders) else (),
+            advice=advice(whole.shards, whole.bytes, settings.max_samples, settings.max_bytes),
+            splits={},
+        )
+
+    def _clear(self) -> None:
+        for leg in self._legs:
+            leg.check_free(overwrite=True)
+            leg.clear()
+            leg.target.remove(name for name, _, _ in _files_of_parts(leg.target))
+        remove([journal_path(self._place.home, self._task.settings.name)])
+
+
+def check_parts_free(place: Place, settings: Settings, parts: int | None) -> None:
+    """Read what lies there; nothing is changed. `parts` is None where their number is not known yet.
+
+    Raises:
+        TargetError: a dataset, or the beginnings of a run in one piece or in another number of parts.
+    """
+    if journal_path(place.home, settings.name).exists():
+        raise TargetError(f"{place} holds the beginning of a run in one piece, not in parts", cure=_CURE)
+    for leg in targets(place, settings, None):
+        leg.target.check_free(overwrite=False)
+        others = {count for _, _, count in _files_of_parts(leg.target)} - {parts}
+        if others and parts is not None:
+            raise TargetError(
+                f"{leg.target.place} holds the beginning of a run in {min(others):,} parts, not {parts:,}", cure=_CURE
+            )
+
+
+def _files_of_parts(target: Target) -> Iterator[tuple[str, int, int]]:
+    """Name, part and number of parts of each file that parts have left."""
+    stem = re.escape(target.prefix)
+    of_part = re.compile(
+        rf"\.?{stem}(\d+)-of-(\d+)(?:-\d{{6,}}\.tar|\.json|\.offsets\.npy|\.failures\.jsonl|\.keys\.tsv|\.journal)"
+    )
+    for name in target.names():
+        if (found := of_part.fullmatch(name)) is not None:
+            yield name, int(found[1]), int(found[2])
+
+
+def _named(target: Target) -> Path | str:
+    return target.named(str(target.listing))
