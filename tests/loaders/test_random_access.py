@@ -6,6 +6,8 @@ import gc
 import io
 import os
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from PIL import Image
 
 import loaders
 from loaders import RandomResizedCrop, Resize
-from tests.builders import picture, write_pictures, write_shard
+from loaders.read import SampleReader
+from tests.builders import picture, write_labels, write_pictures, write_shard
 from wds_tools.errors import FieldError, MissingFieldError, UsageError
 
 
@@ -130,3 +133,22 @@ def test_a_field_that_is_not_there_names_those_that_are(urls: str) -> None:
         assert sample.get("label") is None
         assert sample.get("label", 7) == 7
         assert ("label" in sample, "cls" in sample, "__key__" in sample, 3 in sample) == (False, True, True, False)
+
+
+def test_threads_that_ask_at_once_open_the_shards_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[SampleReader] = []
+    barrier = threading.Barrier(16)
+
+    class Counted(SampleReader):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    def read(number: int) -> str:
+        barrier.wait(60)
+        return str(dataset.raw(number)["__key__"])
+
+    monkeypatch.setattr("loaders.random_access.SampleReader", Counted)
+    with loaders.open(write_labels(tmp_path, [16])) as dataset, ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(read, range(16))) == [f"{n:06d}" for n in range(16)]
+    assert len(made) == 1

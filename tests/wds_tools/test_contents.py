@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.builders import write_pictures, write_shard, write_tar
-from wds_tools.contents import Entry, compression, contents, find, printable, read_range
+from wds_tools.contents import Entry, compression, contents, find, keys, printable, read_range
 from wds_tools.errors import HeaderError, TruncatedShardError
+from wds_tools.shard import scan
 from wds_tools.sources.resolve import open_source
 
 SAMPLES = [(f"a/{number}", {"txt": b"t" * number, "seg.png": b"p" * 600}) for number in range(5)]
@@ -118,3 +119,11 @@ def test_an_empty_file_is_a_truncated_shard(tmp_path: Path) -> None:
 )
 def test_what_would_harm_a_terminal_is_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_keys_are_those_that_the_index_counts(tmp_path: Path) -> None:
+    members = [("a.jpg", b"x" * 900), ("a.cls", b"1"), ("__meta__", b""), ("b/c.d.jpg", b"y"), ("e.txt", b"")]
+    path = write_tar(tmp_path / "a.tar", members)
+    with open_source(str(path)) as source:
+        assert list(keys(source)) == ["a", "b/c", "e"]
+        assert len(list(keys(source))) == scan(source).samples

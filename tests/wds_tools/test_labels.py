@@ -118,3 +118,16 @@ def test_a_field_that_no_sample_has_is_told_by_the_listing_too(tmp_path: Path) -
     make_index(write_labels(tmp_path / "d", [0, 3]))
     with pytest.raises(UsageError, match=r"no sample has a field 'target'; there are 'cls' .*Name the field"):
         read_labels(open_dataset(tmp_path / "d"), "target")
+
+
+def test_reading_says_how_far_it_is_and_can_be_ended(tmp_path: Path) -> None:
+    dataset, counts = open_dataset(write_labels(tmp_path / "d", [4, 0, 3]), cache_dir=tmp_path), list[int]()
+
+    def end(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_labels(dataset, cache_dir=tmp_path, advance=end)
+    read_labels(dataset, cache_dir=tmp_path, advance=counts.append)
+    assert sorted(counts) == [0, 3, 4]
+    read_labels(dataset, cache_dir=tmp_path, advance=end)  # they were kept, and nothing is read
