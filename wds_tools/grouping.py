@@ -82,11 +82,11 @@ def group(
             current, fault, sample = key, None, {KEY: key, URL: url}
             mark = hash(key)
             if mark in seen:
-                fault = _came_back(key, field, url, offset)
+                fault = _noted(_came_back(key, field, url, offset), on_bad)
             elif len(seen) < _MAX_KEYS:
                 seen.add(mark)
         if field in sample:
-            fault = fault or _fault(key, field, value, url, offset)
+            fault = fault or _noted(_fault(key, field, value, url, offset), on_bad)
         else:
             sample[field] = value
     if fault is not None:
@@ -136,8 +136,14 @@ def _came_back(key: str, field: str, url: str, offset: int) -> GroupingError:
     return GroupingError(problem, url=url, offset=offset, key=key, field=field, cure=_CURE)
 
 
-def _refuse(fault: DataError, notes: ShardNotes, on_bad: OnBad | None) -> None:
+def _noted(fault: DataError, on_bad: OnBad | None) -> DataError:
+    """The fault, for the end of its sample; raised at once where it will be: a stream may repeat a key for ever."""
     if on_bad is None:
         raise fault
+    return fault
+
+
+def _refuse(fault: DataError, notes: ShardNotes, on_bad: OnBad | None) -> None:
     notes.saw_fault(fault)
-    on_bad(fault)
+    if on_bad is not None:  # else it was raised before
+        on_bad(fault)

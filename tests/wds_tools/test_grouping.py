@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,3 +100,8 @@ def test_a_version_that_was_appended_is_an_error() -> None:
         read(shard)
     faults: list[DataError] = []
     assert keys(iter_samples(Memory(shard), on_bad=faults.append)) == ["0", "1"]
+
+
+def test_a_key_that_is_repeated_for_ever_is_an_error_at_its_second_member() -> None:
+    with pytest.raises(GroupingError, match="second member"):
+        next(group(itertools.repeat(("a", "cls", b"1", 512)), url="x.tar"))
