@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from benchmarks.decode import BATCH
 from benchmarks.material import Material
+from benchmarks.peers.peer import BATCH
 from benchmarks.table import OURS, Row
 from benchmarks.timing import Watch, compare
 
@@ -41,7 +41,8 @@ loader.close()
 """
 THEIRS_CODE = f"""{PREAMBLE}
 import torch, webdataset, PIL.Image
-from benchmarks.peers import pillow_crop, webdataset_batches
+from benchmarks.peers.crops import pillow_crop
+from benchmarks.peers.webdataset import webdataset_batches
 ready()
 batches = webdataset_batches(urls, pillow_crop, batch={BATCH}, workers=2)
 assert next(batches) == {BATCH}

@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 
 import loaders
-from benchmarks.decode import BATCH, PARALLEL
 from benchmarks.material import Material
-from benchmarks.peers import touch, webdataset_samples
+from benchmarks.others import touch, webdataset_samples
+from benchmarks.peers.peer import BATCH, PARALLEL
 from benchmarks.relay import relaying
 from benchmarks.table import OURS, Row, rows_of
 from benchmarks.timing import Contestant, Watch, compare

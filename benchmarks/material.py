@@ -19,7 +19,7 @@ from wds_tools import progress
 from wds_tools.make_pictures import make_pictures
 from wds_tools.urls import expand
 
-__all__ = ["DEFAULT_FOLDER", "Material", "prepare"]
+__all__ = ["DEFAULT_FOLDER", "VERSION", "Material", "once", "prepare"]
 
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "shardstream-benchmarks"
 VERSION = 1
@@ -61,9 +61,9 @@ class Material:
 def prepare(folder: Path, *, count: int) -> Material:
     """The material in `folder`, made if it is not there."""
     small_count = 10 * count
-    pictures = _once(folder / f"pictures-{count}-v{VERSION}", lambda target: _make_pictures(target, count))
-    shards = _once(folder / f"shards-{count}-v{VERSION}", lambda target: _pack(pictures, target, count))
-    small = _once(folder / f"small-{small_count}-v{VERSION}", lambda target: _write_small(target, small_count))
+    pictures = once(folder / f"pictures-{count}-v{VERSION}", lambda target: _make_pictures(target, count))
+    shards = once(folder / f"shards-{count}-v{VERSION}", lambda target: _pack(pictures, target, count))
+    small = once(folder / f"small-{small_count}-v{VERSION}", lambda target: _write_small(target, small_count))
     return Material(
         folder=folder,
         count=count,
@@ -74,7 +74,8 @@ def prepare(folder: Path, *, count: int) -> Material:
     )
 
 
-def _once(target: Path, make: Callable[[Path], object]) -> Path:
+def once(target: Path, make: Callable[[Path], object]) -> Path:
+    """The folder, made by `make` if it is not there; it has its name only when `make` is through."""
     if not target.exists():
         unfinished = target.with_name(target.name + ".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)

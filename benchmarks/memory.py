@@ -10,8 +10,8 @@ import json
 import subprocess
 import sys
 
-from benchmarks.decode import BATCH
 from benchmarks.material import Material
+from benchmarks.peers.peer import BATCH
 from benchmarks.table import OURS, Row
 from benchmarks.timing import Watch
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.material import Material
-from benchmarks.peers import tar_and_sync, webdataset_writer
+from benchmarks.others import tar_and_sync, webdataset_writer
 from benchmarks.table import OURS, Row, rows_of
 from benchmarks.timing import Contestant, Watch, compare
 from shardwriter import pack as pack_samples

@@ -12,7 +12,7 @@ from functools import partial
 
 import loaders
 from benchmarks.material import Material
-from benchmarks.peers import read_files, touch, webdataset_samples
+from benchmarks.others import read_files, touch, webdataset_samples
 from benchmarks.table import OURS, Row, rows_of
 from benchmarks.timing import Watch, compare
 from wds_tools.tar.runs import COMPILED

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.timing import Timing
 
-__all__ = ["OURS", "Row", "environment", "rows_of", "text", "write_json"]
+__all__ = ["OURS", "Row", "environment", "ratio", "rows_of", "text", "write_json"]
 
 OURS = "shardstream"
 PACKAGES = ("torch", "numpy", "pillow", "webdataset", "simplejpeg", "opencv-python-headless")
@@ -27,22 +27,28 @@ class Row:
     Attributes:
         work: what was to be done.
         who: who did it.
-        value: how much or how fast.
+        value: how much or how fast, the median over the rounds; None for a contestant that did not run.
         unit: of the value.
         ratio: ours over theirs, the median over the rounds; for what is no race, the value over its limit.
         goal: what the ratio must reach (or, with `at_most`, stay under).
         at_most: whether less is better.
         noisy: samples that the machine disturbed and that were kept after several tries.
+        spread: the slowest and the fastest round, in `unit`.
+        of_limit: the value over what the hardware allows, the median over the rounds.
+        note: what it was asked to do, or why it did not run.
     """
 
     work: str
     who: str
-    value: float
+    value: float | None
     unit: str
     ratio: float | None = None
     goal: float | None = None
     at_most: bool = False
     noisy: int = 0
+    spread: tuple[float, float] | None = None
+    of_limit: float | None = None
+    note: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -63,35 +69,42 @@ def rows_of(
             who=who,
             value=timing.rate,
             unit=unit,
-            ratio=None if who == OURS else _ratio(ours, timing),
+            ratio=None if who == OURS else ratio(ours, timing),
             goal=goals.get(who),
             noisy=timing.noisy,
+            spread=timing.spread,
         )
         for who, timing in timings.items()
     ]
 
 
-def _ratio(ours: Timing, theirs: Timing) -> float:
+def ratio(ours: Timing, theirs: Timing) -> float:
+    """Ours over theirs in each round, which lie close in time; of these the median."""
     return statistics.median(a / b for a, b in zip(ours.rates, theirs.rates, strict=True))
+
+
+_VERDICT = {True: "ok", False: "SHORT", None: ""}
 
 
 def text(rows: Iterable[Row]) -> str:
     """The table as plain text."""
-    lines = [("work", "who", "value", "", "ours/theirs", "goal", "")]
+    lines = [("work", "who", "value", "", "spread", "of limit", "ours/theirs", "goal", "")]
     lines += [
         (
             row.work,
             row.who,
-            f"{row.value:,.0f}" if row.value >= 100 else f"{row.value:.3g}",
+            "-" if row.value is None else _figure(row.value),
             row.unit,
+            "" if row.spread is None else f"{_figure(row.spread[0])} .. {_figure(row.spread[1])}",
+            "" if row.of_limit is None else f"{row.of_limit:.2f}",
             "" if row.ratio is None else f"{row.ratio:.2f}",
             "" if row.goal is None else f"{'<=' if row.at_most else '>='} {row.goal:g}",
-            {True: "ok", False: "SHORT", None: ""}[row.met] + (f" ({row.noisy} noisy)" if row.noisy else ""),
+            " ".join(filter(None, [_VERDICT[row.met], f"({row.noisy} noisy)" if row.noisy else "", _absence(row)])),
         )
         for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    right = {2, 4, 5}
+    right = {2, 4, 5, 6, 7}
     return "\n".join(
         "  ".join(
             cell.rjust(width) if at in right else cell.ljust(width)
@@ -99,6 +112,14 @@ def text(rows: Iterable[Row]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _absence(row: Row) -> str:
+    return f"did not run: {row.note}" if row.value is None else ""
 
 
 def environment() -> dict[str, object]:

@@ -66,6 +66,11 @@ class Timing:
         """The median of the samples."""
         return statistics.median(self.rates)
 
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The slowest and the fastest of them."""
+        return min(self.rates), max(self.rates)
+
 
 def compare(contestants: Mapping[str, Contestant], watch: Watch) -> dict[str, Timing]:
     """Time the contestants against each other; the result has their names in the same order."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.material import Material
-from benchmarks.peers import tar_and_sync, webdataset_writer
+from benchmarks.others import tar_and_sync, webdataset_writer
 from benchmarks.table import OURS, Row, rows_of
 from benchmarks.timing import Watch, compare
 from shardwriter import ShardWriter, pack

@@ -14,6 +14,7 @@ def test_a_ratio_is_the_median_over_the_rounds() -> None:
     ours, theirs = rows_of("work", timings, {"them": 2.5})
     assert (ours.value, ours.ratio, ours.goal, ours.met) == (20.0, None, None, None)
     assert (theirs.value, theirs.ratio, theirs.met, theirs.noisy) == (5.0, 3.0, True, 1)
+    assert (ours.spread, theirs.spread) == ((10.0, 30.0), (5.0, 10.0))
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,13 @@ def test_the_table_lines_up_and_says_what_fell_short() -> None:
         Row(work="raw", who=OURS, value=12345.6, unit="samples/s"),
         Row(work="raw", who="webdataset", value=0.1234, unit="samples/s", ratio=7.5, goal=8.0, noisy=2),
         Row(work="start", who=OURS, value=0.2, unit="s", ratio=0.2, goal=0.5, at_most=True),
+        Row(work="race", who="them", value=850.0, unit="/s", spread=(800.0, 1000.0), of_limit=0.5),
+        Row(work="race", who="others", value=None, unit="", note="ImportError: no such thing"),
     ]
-    head, first, second, third = text(rows).splitlines()
-    assert head.split() == ["work", "who", "value", "ours/theirs", "goal"]
+    head, first, second, third, spread, absent = text(rows).splitlines()
+    assert head.split() == ["work", "who", "value", "spread", "of", "limit", "ours/theirs", "goal"]
+    assert spread.split() == ["race", "them", "850", "/s", "800", "..", "1,000", "0.50"]
+    assert absent.split() == ["race", "others", "-", "did", "not", "run:", "ImportError:", "no", "such", "thing"]
     assert first.split() == ["raw", OURS, "12,346", "samples/s"]
     assert second.split() == ["raw", "webdataset", "0.123", "samples/s", "7.50", ">=", "8", "SHORT", "(2", "noisy)"]
     assert third.split()[-3:] == ["<=", "0.5", "ok"]

@@ -1,0 +1,66 @@
+"""The race as a picture for the README: horizontal bars, the limit as a line, how much of it each of them reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.peers import PEERS
+from benchmarks.table import Row
+
+__all__ = ["draw"]
+
+OURS_COLOUR, LIMIT_COLOUR, OTHERS_COLOUR, INK = "#1f6feb", "#57606a", "#b8c0cc", "#24292f"
+LIGHTER = "#8db8f5"
+"""Ours with a part left out."""
+
+
+def draw(rows: Sequence[Row], facts: Mapping[str, object], path: Path) -> None:
+    """Draw those that ran, the fastest at the top; whiskers reach from the slowest round to the fastest."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    ran = sorted((row for row in rows if row.value is not None), key=lambda row: row.value or 0)
+    with mpl.rc_context({"font.size": 9, "axes.edgecolor": INK, "text.color": INK, "svg.hashsalt": ""}):
+        figure = Figure(figsize=(8.4, 0.36 * len(ran) + 1.1), layout="constrained")
+        axes = figure.add_subplot()
+        axes.barh([row.who for row in ran], [row.value or 0 for row in ran], color=_colours(ran), height=0.72)
+        for at, row in enumerate(ran):
+            low, high = row.spread or (row.value or 0,) * 2
+            axes.plot([low, high], [at, at], color=INK, linewidth=0.9, solid_capstyle="butt")
+            share = "" if row.of_limit is None else f"   {row.of_limit:.2f} of the limit"
+            axes.annotate(
+                f"{row.value:,.0f}{share}", (high, at), xytext=(5, 0), textcoords="offset points", va="center"
+            )
+        limit = next((row.value for row in ran if PEERS[row.who].limit), None)
+        if limit is not None:
+            axes.axvline(limit, color=LIMIT_COLOUR, linestyle=(0, (4, 3)), linewidth=1, zorder=0)
+        axes.set_xlim(0, 1.28 * max((row.spread or (0, row.value or 0))[1] for row in ran))
+        axes.set_ylim(-0.6, len(ran) - 0.4)
+        axes.set_xlabel(_conditions(facts))
+        axes.set_title("pictures/s: JPEG to random crop 224, flipped, in uint8 batches of 64", loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def _colours(rows: Sequence[Row]) -> list[str]:
+    first = next((name for name, peer in PEERS.items() if peer.ours), None)
+    return [
+        LIMIT_COLOUR
+        if PEERS[row.who].limit
+        else OURS_COLOUR
+        if row.who == first
+        else LIGHTER
+        if PEERS[row.who].ours
+        else OTHERS_COLOUR
+        for row in rows
+    ]
+
+
+def _conditions(facts: Mapping[str, object]) -> str:
+    return (
+        f"{facts['pictures']:,} JPEGs of {float(str(facts['mean_picture_bytes'])) / 1e3:.0f} KB, 2 cores of "
+        f"{facts['cpu']},\n2 worker threads or processes each; medians of {facts['rounds']} rounds in turn"
+    )
