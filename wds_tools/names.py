@@ -25,6 +25,7 @@ MAX_FIELD = 128
 """Bytes of UTF-8."""
 
 _METADATA = re.compile(r"__[^/]*__(?:$|/)")
+_SIMPLE_KEY = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -67,6 +68,8 @@ def check_key(key: str) -> None:
     Raises:
         KeyRefusedError: the message names the reason and the cure.
     """
+    if type(key) is str and len(key) <= MAX_KEY and _SIMPLE_KEY.fullmatch(key) and "__" not in key:
+        return  # as nearly all are: a tenth of the time
     fault = _key_fault(key)
     if fault is not None:
         problem, cure = fault

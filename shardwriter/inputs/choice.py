@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from wds_tools.errors import FieldRefusedError, UsageError
 from wds_tools.names import check_field
@@ -46,6 +47,11 @@ class Choice:
     def words(self) -> object:
         """The choice in values that JSON knows."""
         return {"keep": sorted(self.keep), "drop": sorted(self.drop), "rename": dict(sorted(self.rename.items()))}
+
+    @cached_property
+    def everything(self) -> bool:
+        """Whether samples are taken over as they are."""
+        return not (self.keep or self.drop or self.rename)
 
     def apply(self, sample: RawSample) -> Sample:
         """The sample as it is to be written: key and chosen fields, in their order.

@@ -100,7 +100,8 @@ class Shards(BaseInput):
             with self._files.source(shard) as source:
                 if self._where is not None and index in self._suspect:
                     self._where(Members(source, begin, end))  # raises again what it raised when all were looked at
-                sample = self._choice.apply(read_sample(source, begin, end))
+                taken = read_sample(source, begin, end)
+                sample: Sample = taken if self._choice.everything else self._choice.apply(taken)
         except ShardstreamError as error:
             raise error.at(url=self.urls[shard]) from error.__cause__
         if self._keys != "path":

@@ -176,3 +176,21 @@ def test_the_field_that_somebody_may_have_meant_is_the_one_that_ends_with_his() 
 
 def test_no_field_is_near_when_none_ends_with_it_behind_a_dot() -> None:
     assert near_field("jpg", ["xjpg", "jpg.gz", "jpg"]) is None
+
+
+class _Text(str):
+    """A str that is none of those which are accepted at a glance."""
+
+    __slots__ = ()
+
+
+@given(st.text(alphabet="aZ9_-/. é", max_size=12))
+def test_what_is_accepted_at_a_glance_would_be_accepted_at_length(key: str) -> None:
+    def accepted(text: str) -> bool:
+        try:
+            check_key(text)
+        except KeyRefusedError:
+            return False
+        return True
+
+    assert accepted(key) == accepted(_Text(key))
