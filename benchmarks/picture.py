@@ -28,17 +28,28 @@ def draw(rows: Sequence[Row], facts: Mapping[str, object], path: Path) -> None:
         for at, row in enumerate(ran):
             low, high = row.spread or (row.value or 0,) * 2
             axes.plot([low, high], [at, at], color=INK, linewidth=0.9, solid_capstyle="butt")
-            share = "" if row.of_limit is None else f"   {row.of_limit:.2f} of the limit"
+            share = "" if row.of_limit is None else f"  ({row.of_limit:.2f} of the limit)"
             axes.annotate(
-                f"{row.value:,.0f}{share}", (high, at), xytext=(5, 0), textcoords="offset points", va="center"
+                f"{row.value:,.0f}{share}",
+                (high, at),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # over the line of the limit
             )
         limit = next((row.value for row in ran if PEERS[row.who].limit), None)
         if limit is not None:
             axes.axvline(limit, color=LIMIT_COLOUR, linestyle=(0, (4, 3)), linewidth=1, zorder=0)
-        axes.set_xlim(0, 1.28 * max((row.spread or (0, row.value or 0))[1] for row in ran))
+        axes.set_xlim(0, 1.4 * max((row.spread or (0, row.value or 0))[1] for row in ran))
         axes.set_ylim(-0.6, len(ran) - 0.4)
         axes.set_xlabel(_conditions(facts))
-        axes.set_title("pictures/s: JPEG to random crop 224, flipped, in uint8 batches of 64", loc="left", fontsize=10)
+        figure.suptitle(
+            "pictures/s: JPEGs to random crops of 224x224, flipped, in uint8 batches of 64",
+            x=0.01,
+            ha="left",
+            fontsize=10,
+            fontweight="bold",
+        )
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
         path.parent.mkdir(parents=True, exist_ok=True)
