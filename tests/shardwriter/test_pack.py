@@ -328,7 +328,12 @@ class Captions(BaseInput):
 def test_any_input_can_be_packed(tmp_path: Path, members: Members) -> None:
     summary = pack(Captions(), tmp_path, shuffle=False)
     assert members(tmp_path / "train-000000.tar")[:2] == [("0000.txt", b"caption 0"), ("0000.json", b'{"row":0}')]
-    assert (summary.packed, summary.failed, summary.skipped, summary.classes) == (4, {"bad field": 1}, {"drafts": 2}, ())
+    assert (summary.packed, summary.failed, summary.skipped, summary.classes) == (
+        4,
+        {"bad field": 1},
+        {"drafts": 2},
+        (),
+    )
     assert failures(tmp_path)[0]["path"] == "row 3"
     assert open_dataset(tmp_path / "dataset.json").listing["language"] == "en"
     assert "classes.txt" not in os.listdir(tmp_path)

@@ -215,3 +215,21 @@ def test_help_has_an_example_and_the_exit_status() -> None:
     text = wds("pack", "--help").stdout
     assert "wds pack pictures/train out/train" in text
     assert "Exit status: 0 all packed, 1 some pictures were not" in text
+
+
+def test_all_parts_are_packed_and_joined(tmp_path: Path, pictures: Path) -> None:
+    result = wds("pack", pictures, tmp_path / "out", "--parts", 3, "--max-samples", 3)
+    assert result.exit_code == 0, result.output
+    assert "packed 12 pictures of 2 classes into 6 shards" in result.stdout
+    assert "3 of 3 parts" in result.stderr
+    assert len(open_dataset(tmp_path / "out/dataset.json")) == 12
+    assert "--parts" not in json.loads((tmp_path / "out/dataset.json").read_bytes())["command"]
+    again = wds("pack", pictures, tmp_path / "out", "--parts", 3)
+    assert (again.exit_code, "already holds" in again.stderr) == (2, True)
+
+
+def test_one_part_and_all_parts_are_not_asked_for_at_once(tmp_path: Path, pictures: Path) -> None:
+    for more in (("--parts", 3), ("--engine", "ray")):
+        result = wds("pack", pictures, tmp_path / "out", "--part", "0/3", *more)
+        assert (result.exit_code, "Leave part away" in result.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()

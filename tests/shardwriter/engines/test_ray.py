@@ -54,9 +54,10 @@ def cluster() -> Iterator[str]:
     """The address of a Ray of two CPUs, on loopback, whose processes all end with the tests."""
     before = dict(os.environ)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short: sockets lie in it
+    os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"  # of the workers
     import ray
 
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short: sockets lie in it
     try:
         context = ray.init(
             num_cpus=2,
