@@ -14,6 +14,7 @@ loaders.Trace                what a loader's threads do, span by span
 from loaders.balance import balanced
 from loaders.bench import bench
 from loaders.crops import CenterCrop, Mask, RandomResizedCrop, Resize
+from loaders.decoded.options import DecodedCache
 from loaders.loader import ShardLoader
 from loaders.mix import mix
 from loaders.random_access import open
@@ -26,6 +27,7 @@ from wds_tools.sources.options import Remote
 
 __all__ = [
     "CenterCrop",
+    "DecodedCache",
     "Mask",
     "Pictures",
     "RandomResizedCrop",

@@ -3,6 +3,9 @@
 An `npy` field with a crop is a picture whose pixels are there already (`wds pack --to npy` writes them): the same
 boxes, the same filter, and a plain copy where nothing is resized. Without a crop it is copied once, from where it was
 read to its place in the batch.
+
+With a cache of decoded pictures (`decoded`) a picture is first decoded to the size that is kept, and the crop is cut
+from that. What was made so, or came from the cache, stands in the raw sample in place of the picture's bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.crops import Geometry, Mask, usual_side
+from loaders.decoded.small import KeptSize, Small, mapped, small_shape
 from loaders.fields import FieldSpec
 from loaders.stacked import Slot
 from loaders.straight import InPlace
@@ -31,12 +35,18 @@ __all__ = ["SampleDecoder"]
 class SampleDecoder:
     """Decodes the wanted fields of samples. One per thread, since the decoder has scratch memory.
 
+    Args:
+        specs: the columns.
+        pictures: what decoding does.
+        kept: the size to which pictures are decoded before a crop is cut; None decodes the crop itself.
+
     Attributes:
         looked_at: width and height of a picture, and the shorter side that would do for its crop. Filled by the next
             picture that is cropped, when it is None.
     """
 
-    def __init__(self, specs: Sequence[FieldSpec], pictures: Pictures) -> None:
+    def __init__(self, specs: Sequence[FieldSpec], pictures: Pictures, kept: KeptSize | None = None) -> None:
+        self._kept = kept
         self._columns = [(spec, spec.arrays, spec.picture) for spec in specs]
         self._decoder = Decoder(pictures)
         self.looked_at: tuple[int, int, int] | None = None
@@ -46,7 +56,8 @@ class SampleDecoder:
         """The value of each column.
 
         Args:
-            sample: as read; its bytes are not needed any more afterwards.
+            sample: as read; its bytes are not needed any more afterwards. Where pictures are kept, it has them instead
+                of their bytes afterwards.
             draws: the uniform numbers of this position.
             slots: for each column the uint8 (H, W, 3) array to decode into; for one of arrays a function that keeps an
                 array and returns what it kept; or None.
@@ -70,8 +81,11 @@ class SampleDecoder:
                         value = codec.decode_field(found, data)
                     elif isinstance(spec.image, Mask):
                         value = self._mask(data, draws)
-                    else:
+                    elif spec.image is None or self._kept is None:
                         value = self._picture(data, spec.image, draws, slot)
+                    else:
+                        small = sample[found] = data if isinstance(data, Small) else self._small(data, self._kept)
+                        value = self._part(small, spec.image, draws, slot)
                     values.append(value)
                 except ShardstreamError as error:
                     raise error.at(url=sample[URL], key=sample[KEY], field=found) from error.__cause__
@@ -104,6 +118,16 @@ class SampleDecoder:
             self.looked_at = (*size, usual_side(geometry.shape))
         box, flip = geometry.place(*size, draws)
         return self._decoder.decode(data, facts=facts, box=box, size=geometry.shape, flip=flip, out=slot)
+
+    def _small(self, data: BytesLike, size: KeptSize) -> Small:
+        facts = read_facts(data)
+        width, height = self._decoder.size(facts)
+        pixels = self._decoder.decode(data, facts=facts, size=small_shape(width, height, size))
+        return Small(width, height, pixels)
+
+    def _part(self, small: Small, geometry: Geometry, draws: Sequence[float], slot: Any) -> Any:
+        box, flip = geometry.place(small.width, small.height, draws)
+        return self._decoder.cut(small.pixels, box=mapped(box, small), size=geometry.shape, flip=flip, out=slot)
 
     def _mask(self, data: BytesLike, draws: Sequence[float]) -> Any:
         if self._leader is None:

@@ -202,8 +202,8 @@ def transformed(
     names: Sequence[str],
     values: Sequence[Any],
     *,
-    key: str,
-    url: str,
+    key: str | None,
+    url: str | None,
 ) -> dict[str, Any]:
     """A decoded sample as the dict that transform and collate see, transformed if there is a transform.
 

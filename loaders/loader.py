@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loaders.arguments import check_count, check_flag
+from loaders.decoded.options import DecodedCache, decoded_cache_of
 from loaders.draws import check_seed
 from loaders.engine import Observer
 from loaders.fields import DEFAULT_FIELDS, ImageSpec, parse_fields
@@ -24,12 +25,12 @@ from loaders.placements import PlacedSample, placements
 from loaders.plan import TAILS, Tail
 from loaders.policy import OnError, policy_of
 from loaders.reading import Reading
-from loaders.recipe import Recipe
+from loaders.recipe import Recipe, sized
 from loaders.report import Report
 from loaders.selection import Access, AnyPlan, Opened, Options, Selection, Urls, as_selection, default_openness
 from loaders.session import Session
 from loaders.slab import Allocate, plain_memory
-from loaders.state import State, backend, state_of
+from loaders.state import State, state_of
 from loaders.world import check_world, rank_share, world_of_environment
 from wds_tools.cores import usable_cores
 from wds_tools.dataset import Dataset
@@ -74,6 +75,9 @@ class ShardLoader:
         pictures: what decoding does with transparency, orientation, profiles and bombs.
         quarantine: a file to which skipped samples are listed.
         exclude: such a file, or sample indices, to be replaced without being read.
+        decoded_cache: keep decoded pictures, "ram:8GB" or "FOLDER:200GB" or a `DecodedCache`: later epochs then cost a
+            crop, a flip and a copy. Crops are cut from pictures of a stated size, so pixels differ a little from those
+            without it (docs/arrays.md).
 
     Raises:
         UsageError: from the constructor, an argument that cannot be; later, see its subclasses.
@@ -101,6 +105,7 @@ class ShardLoader:
         pictures: Pictures = Pictures(),  # noqa: B008 - frozen
         quarantine: str | os.PathLike[str] | None = None,
         exclude: str | os.PathLike[str] | Iterable[int] | None = None,
+        decoded_cache: DecodedCache | str | None = None,
     ) -> None:
         sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size}
         for name, value in (*sizes.items(), ("threads", threads), ("lanes", lanes)):
@@ -119,9 +124,10 @@ class ShardLoader:
         self.urls = urls
         self.batch_size = batch_size
         self.global_batch_size = global_batch_size
+        specs = parse_fields(fields, image)
         self._recipe = Recipe(
             batch_size=batch_size or 1,  # of a global one the share is known with the world size
-            specs=parse_fields(fields, image),
+            specs=specs,
             transform=transform,
             collate=collate,
             on_error=policy_of(on_error),
@@ -130,6 +136,7 @@ class ShardLoader:
             threads=threads if threads is not None else usable_cores(),
             read=read,
             pictures=pictures,
+            decoded=sized(decoded_cache_of(decoded_cache), specs),
         )
         self._seed, self._shuffle, self._tail = seed, shuffle, tail
         check_seed(seed)
@@ -284,7 +291,7 @@ class ShardLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the run stands: JSON, under 400 bytes, equal on all ranks. Counts what the caller got."""
-        return state_of(self._begin().plan, self._cursor).as_dict()
+        return state_of(self._begin().plan, self._cursor, self._recipe.backend).as_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, at any world size, batch size and number of threads.
@@ -295,7 +302,7 @@ class ShardLoader:
         loaded = State.of_dict(state)
         before, self._adopted = self._adopted, loaded
         try:
-            loaded.check(self.plan)
+            loaded.check(self.plan, self._recipe.backend)
         except Exception:
             self._adopted = before
             raise
@@ -320,17 +327,26 @@ class ShardLoader:
         """What was done so far, where the time went, and what sets the pace."""
         session = self._begin()
         told, self._told = self._told, True
-        return session.stats.report(
+        report = session.stats.report(
             threads=self._recipe.threads,
             slabs_made=session.slabs.made,
             slabs_reused=session.slabs.reused,
             skipped=session.quarantine.counts,
-            backend=backend(),
+            backend=self._recipe.backend,
             prefetch=self._recipe.read.prefetch,
             transformed=self._recipe.transform is not None or self._recipe.collate is not None,
             missing="" if told else capability().missing,
             parts=session.plan.progress(self._cursor.epoch, self._cursor.position),
             traffic=session.traffic,
+        )
+        cache = session.decoded
+        return replace(
+            report,
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+            cache_kept=cache.kept,
+            cache_damaged=cache.damaged + cache.stale,
+            cache_bytes=cache.bytes,
         )
 
     def placements(self, *, epoch: int, batch: int) -> list[PlacedSample]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from loaders.decode import SampleDecoder
+from loaders.decoded.store import DecodedStore
 from loaders.job import BatchJob, transformed
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine, read_exclude
 from loaders.read import Encoded, SampleReader, Scratch
@@ -18,9 +20,14 @@ from loaders.selection import AnyPlan
 from loaders.stacked import ArrayColumn
 from loaders.straight import Hole, Straight
 from wds_tools.errors import DataError, ShardstreamError, TooManyFailuresError, UsageError
-from wds_tools.sample import KEY
+from wds_tools.sample import KEY, SPECIAL, URL, RawSample
 
 __all__ = ["Maker", "Worker"]
+
+Bad: TypeAlias = tuple[int, DataError | None]
+"""A slot, and what was wrong with its sample; None where it is excluded."""
+Rows: TypeAlias = Mapping[int, Sequence[float]]
+"""The random numbers of each slot."""
 
 
 @dataclass
@@ -42,7 +49,8 @@ class Worker:
 class Maker:
     """Makes chunks of jobs; shared by all threads, each of which brings its own Worker."""
 
-    def __init__(self, plan: AnyPlan, recipe: Recipe, reader: SampleReader) -> None:
+    def __init__(self, plan: AnyPlan, recipe: Recipe, reader: SampleReader, store: DecodedStore | None = None) -> None:
+        self._store = store
         self.plan = plan
         self.recipe = recipe
         self.excluded = read_exclude(recipe.exclude, fingerprint=plan.data)
@@ -50,30 +58,34 @@ class Maker:
         self._reader = reader
 
     def worker(self) -> Worker:
-        straight = (Straight(i, spec.alternatives) for i, spec in enumerate(self.recipe.specs) if spec.stacked)
-        return Worker(SampleDecoder(self.recipe.specs, self.recipe.pictures), next(straight, None))
+        # what is kept must be in the sample, and not in the batch already
+        columns = enumerate(self.recipe.specs) if self._store is None else ()
+        straight = (Straight(i, spec.alternatives) for i, spec in columns if spec.stacked)
+        decoder = SampleDecoder(self.recipe.specs, self.recipe.pictures, self.recipe.kept_size)
+        return Worker(decoder, next(straight, None))
 
     def chunk(self, job: BatchJob, low: int, high: int, worker: Worker) -> None:
         begun_cpu = time.thread_time()
         worker.nbytes, worker.read_seconds, worker.decoder.looked_at = 0, 0.0, None
-        rows = job.draws[low:high].tolist() if job.draws is not None else [()] * (high - low)
-        bad: list[tuple[int, DataError | None]] = []
+        draws = job.draws[low:high].tolist() if job.draws is not None else [()] * (high - low)
+        rows: Rows = dict(zip(range(low, high), draws, strict=True))
+        bad: list[Bad] = []
         slots = list(range(low, high))
         if self.excluded:
             bad = [(slot, None) for slot in slots if int(job.samples[slot]) in self.excluded]
             slots = [slot for slot in slots if int(job.samples[slot]) not in self.excluded]
             job.release(slot for slot, _ in bad)
+        if self._store is not None:
+            slots = self._from_store(job, slots, rows, bad, worker)
         claims = [job.claims[slot] for slot in slots] if job.claims is not None else None
         read = self._reader.read(job.samples[slots], worker.scratch, claims, _hole(job, slots, worker))
         for slot in slots:
             try:
-                self._make(job, slot, self._next_of(read, worker), rows[slot - low], worker)
+                self._make(job, slot, self._next_of(read, worker), rows[slot], worker)
             except SKIPPED as error:
-                if self.recipe.on_error == "raise":
-                    raise error.at(cure=SKIP_CURE) from error.__cause__
-                bad.append((slot, error))
+                bad.append((slot, self._skipped(error)))
         for slot, failure in bad:
-            self._replace(job, slot, failure, rows[slot - low], worker)
+            self._replace(job, slot, failure, rows[slot], worker)
         worker.cpu_seconds = time.thread_time() - begun_cpu
 
     def _next_of(self, read: Iterator[Encoded], worker: Worker) -> Encoded:
@@ -84,18 +96,53 @@ class Maker:
         return encoded
 
     def _make(self, job: BatchJob, slot: int, encoded: Encoded, row: Sequence[float], worker: Worker) -> None:
-        url, offset = encoded.url, encoded.offset
         try:
             raw = encoded.parse()
             if worker.straight is not None:
                 worker.straight.learn(encoded.data, raw, guessed=encoded.hole is not None)
-            job.keys[slot], job.urls[slot] = raw[KEY], url
-            values = worker.decoder.values(raw, row, job.memory(slot))
+            values = self._values(job, slot, raw, row, worker)
         except ShardstreamError as error:
-            raise error.at(url=url, offset=offset) from error.__cause__
+            raise error.at(url=encoded.url, offset=encoded.offset) from error.__cause__
+        if self._store is not None:
+            found = [name for spec in self.recipe.specs if (name := spec.find(raw)) is not None and name not in SPECIAL]
+            self._store.put(encoded.number, raw, found)
+        self._place(job, slot, values)
+
+    def _from_store(self, job: BatchJob, slots: Sequence[int], rows: Rows, bad: list[Bad], worker: Worker) -> list[int]:
+        """Make the samples whose pictures are decoded already; returns the slots of the others."""
+        missing: list[int] = []
+        store, samples = self._store, job.samples[slots]
+        if store is None:
+            return list(slots)
+        for slot, sample, kept in zip(slots, samples.tolist(), store.has(samples).tolist(), strict=True):
+            raw = store.get(sample, worker.scratch.take) if kept else None
+            if raw is None:
+                missing.append(slot)
+                continue
+            job.release((slot,))
+            try:
+                self._place(job, slot, self._values(job, slot, raw, rows[slot], worker))
+            except SKIPPED as error:
+                bad.append((slot, self._skipped(error)))
+        store.note(hits=len(slots) - len(missing), misses=len(missing))
+        return missing
+
+    def _skipped(self, error: DataError) -> DataError:
+        """The error of a bad sample, raised unless such samples are replaced."""
+        if self.recipe.on_error == "raise":
+            raise error.at(cure=SKIP_CURE) from error.__cause__
+        return error
+
+    def _values(self, job: BatchJob, slot: int, raw: RawSample, row: Sequence[float], worker: Worker) -> list[Any]:
+        job.keys[slot], job.urls[slot] = raw[KEY], raw[URL]
+        return worker.decoder.values(raw, row, job.memory(slot))
+
+    def _place(self, job: BatchJob, slot: int, values: list[Any]) -> None:
         transform = self.recipe.transform
         job.values[slot] = (
-            transformed(transform, job.names, values, key=raw[KEY], url=url) if job.transformed else values
+            transformed(transform, job.names, values, key=job.keys[slot], url=job.urls[slot])
+            if job.transformed
+            else values
         )
 
     def _replace(self, job: BatchJob, slot: int, error: DataError | None, row: Sequence[float], worker: Worker) -> None:

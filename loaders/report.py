@@ -16,6 +16,7 @@ _COUNTED = (
     *("seconds", "samples", "batches", "bytes", "wait_seconds", "read_seconds", "fetch_wait_seconds"),
     *("decode_seconds", "decode_cpu_seconds", "batch_seconds", "plan_seconds", "cpu_seconds", "ready"),
     *("looked_at", "pixels", "small_pixels", "slabs_made", "slabs_reused", "requests", "fetched_bytes"),
+    *("cache_hits", "cache_misses", "cache_kept", "cache_damaged"),
 )
 
 
@@ -54,6 +55,11 @@ class Report(Figures):
         parts: of a mix, how far the run has come in each of its datasets.
         requests: ranges that were fetched of remote shards, not counting what was tried again.
         fetched_bytes: what these brought.
+        cache_hits: samples whose pictures came decoded from the cache (`decoded_cache=`).
+        cache_misses: samples that were decoded, while there is such a cache.
+        cache_kept: of these, what was put into it.
+        cache_damaged: what of it was not as it was written, and was decoded.
+        cache_bytes: what it holds now, by all processes that share it.
     """
 
     slabs_made: int
@@ -64,6 +70,11 @@ class Report(Figures):
     parts: Sequence[PartProgress] = field(default=())
     requests: int = 0
     fetched_bytes: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cache_kept: int = 0
+    cache_damaged: int = 0
+    cache_bytes: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -124,6 +135,7 @@ class Report(Figures):
             f"{self.cores_used:.1f} of {self.cores} cores used; "
             f"{self.slabs_made} slabs made, {self.slabs_reused} reused"
             + (f"; {self._fetched()}" if self.requests else "")
+            + (f"; {self._cached()}" if self.cache_hits or self.cache_misses else "")
             + (f"; skipped: {skipped}" if skipped else "")
             + "".join(f"; {part}" for part in self.parts)
             + (f"; {self.verdict}" if self.batches else "")
@@ -135,6 +147,14 @@ class Report(Figures):
         return (
             f"{self.fetched_bytes / 1e6:,.1f} MB fetched in {self.requests:,} requests, "
             f"{rate / 1e6:,.1f} MB a second, for which the threads waited {self.fetch_wait_share:.0%} of their time"
+        )
+
+    def _cached(self) -> str:
+        damaged = f", {self.cache_damaged:,} of it damaged" if self.cache_damaged else ""
+        share = self.cache_hits / (self.cache_hits + self.cache_misses)
+        return (
+            f"{share:.0%} of the samples came decoded from the cache, "
+            f"{self.cache_kept:,} were added to its {self.cache_bytes / 1e6:,.1f} MB{damaged}"
         )
 
 

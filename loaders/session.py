@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from loaders.decoded.store import DecodedCounts
 from loaders.engine import Engine, Observer, Span
 from loaders.fetch import Traffic
 from loaders.job import BatchJob, Cursor
+from loaders.kept import announcing_what_is_not_kept, kept_of
 from loaders.make import Maker, Worker
 from loaders.read import SampleReader
 from loaders.recipe import Recipe
@@ -61,6 +63,7 @@ class Session:
         allocate: makes the memory of batches.
         reuse: take memory back when a batch is let go; not where another process maps it.
         observer: is told what is done, beside the loader's own counts.
+        owner: a process for whose life decoded pictures stay in memory, beside this session's.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Session:
         allocate: Allocate,
         reuse: bool = True,
         observer: Observer[BatchJob, Worker] | None = None,
+        owner: int | None = None,
     ) -> None:
         plan.check(recipe.batch_size * world_size)
         recipe.read.check(plan, world_size)
@@ -83,10 +87,10 @@ class Session:
         self.stats = Stats()
         self.slabs = Slabs(allocate, keep=(recipe.read.prefetch + 2) * len(recipe.specs) if reuse else 0)
         self._reader = SampleReader(dataset, recipe.read, budget=recipe.read.budget(plan, world_size))
-        self._schedule = Schedule(
-            plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=self._reader.begin
-        )
-        maker = Maker(plan, recipe, self._reader)
+        self._store = kept_of(dataset, recipe, owner)
+        begin = announcing_what_is_not_kept(self._reader.begin, self._store)
+        self._schedule = Schedule(plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=begin)
+        maker = Maker(plan, recipe, self._reader, self._store)
         self.quarantine = maker.quarantine
         self._engine: Engine[BatchJob, Worker] = Engine(
             maker.chunk,
@@ -102,6 +106,11 @@ class Session:
     def traffic(self) -> Traffic:
         """What was fetched of remote shards."""
         return self._reader.traffic
+
+    @property
+    def decoded(self) -> DecodedCounts:
+        """What came of the cache of decoded pictures."""
+        return self._store.report() if self._store is not None else DecodedCounts()
 
     @property
     def global_batch(self) -> int:
@@ -147,6 +156,8 @@ class Session:
         self._reader.stop()  # or a decode thread would wait for the network
         self._engine.close()
         self._reader.close()
+        if self._store is not None:
+            self._store.close()
 
     def abandon(self) -> None:
         """As close, without waiting: for a finalizer."""

@@ -82,9 +82,14 @@ class State:
             )
         return cls(**state)
 
-    def check(self, plan: AnyPlan) -> None:
-        """Raise StateError where the plan is not the one that the state was taken from, naming every difference."""
-        now = state_of(plan, Cursor(self.epoch, self.position))
+    def check(self, plan: AnyPlan, pixels: str | None = None) -> None:
+        """Raise StateError where the plan is not the one that the state was taken from, naming every difference.
+
+        Args:
+            plan: that is run now.
+            pixels: what makes the pixels now; None means `backend()`.
+        """
+        now = state_of(plan, Cursor(self.epoch, self.position), pixels)
         changed = [
             f"{_LABELS[name]} was {getattr(self, name)!r}, now {getattr(now, name)!r}"
             for name in _LABELS
@@ -114,8 +119,8 @@ _LABELS = {
 }
 
 
-def state_of(plan: AnyPlan, cursor: Cursor) -> State:
-    """The state of a run of this plan at this place."""
+def state_of(plan: AnyPlan, cursor: Cursor, pixels: str | None = None) -> State:
+    """The state of a run of this plan at this place; `pixels` is what makes them, None means `backend()`."""
     return State(
         version=VERSION,
         seed=plan.seed,
@@ -125,7 +130,7 @@ def state_of(plan: AnyPlan, cursor: Cursor) -> State:
         lanes=plan.lanes,
         block=plan.block,
         tail=plan.tail,
-        backend=backend(),
+        backend=backend() if pixels is None else pixels,
         shards=plan.shards,
         samples=plan.samples,
         bytes=plan.bytes,

@@ -29,6 +29,8 @@ from typing import Any, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from loaders.decoded.options import DecodedCache
+from loaders.decoded.store import disown
 from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.job import Cursor
 from loaders.plan import Tail
@@ -91,6 +93,7 @@ class _Source(ShardLoader):
             world_size=world_size,
             allocate=shared_memory if worker else plain_memory,
             reuse=not worker,
+            owner=os.getppid() if worker else None,  # all workers may end between two epochs
         )
 
 
@@ -150,6 +153,7 @@ class ShardDataset(IterableDataset[Any]):
         pictures: Pictures = Pictures(),  # noqa: B008 - frozen
         quarantine: str | os.PathLike[str] | None = None,
         exclude: str | os.PathLike[str] | Iterable[int] | None = None,
+        decoded_cache: DecodedCache | str | None = None,
     ) -> None:
         self._source = _Source(
             urls,
@@ -171,9 +175,12 @@ class ShardDataset(IterableDataset[Any]):
             pictures=pictures,
             quarantine=quarantine,
             exclude=exclude,
+            decoded_cache=decoded_cache,
         )
         self._threads = threads
         self._epochs = Epochs()
+        if (cache := self._source.recipe.decoded) is not None and cache.ram:
+            weakref.finalize(self, disown, cache, os.getpid())  # what workers kept for this process
         self._session: Session | None = None
         self._process: int | None = None  # whose session it is: threads do not cross a fork
         self._inherited: Session | None = None  # the parent's, kept from being ended here
@@ -253,8 +260,9 @@ class ShardDataset(IterableDataset[Any]):
                 f"batches is {batches}, expected 0 to {count}, which the epoch has from position {cursor.position} on"
             )
         if batches == count:
-            return state_of(plan, Cursor(cursor.epoch + 1, 0)).as_dict()
-        return state_of(plan, Cursor(cursor.epoch, cursor.position + batches * global_batch)).as_dict()
+            return state_of(plan, Cursor(cursor.epoch + 1, 0), self._source.recipe.backend).as_dict()
+        after = Cursor(cursor.epoch, cursor.position + batches * global_batch)
+        return state_of(plan, after, self._source.recipe.backend).as_dict()
 
     def _counted(self, begun: Begun) -> int:
         """The batches handed out, where this process knows: nothing is begun, or it is here, or this is a worker."""

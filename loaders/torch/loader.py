@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from loaders.batch import Batch, batch_of
+from loaders.decoded.options import DecodedCache
 from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.loader import ShardLoader as NumpyLoader
 from loaders.plan import Tail
@@ -94,6 +95,7 @@ class ShardLoader(NumpyLoader):
         pictures: Pictures = Pictures(),  # noqa: B008 - frozen
         quarantine: str | os.PathLike[str] | None = None,
         exclude: str | os.PathLike[str] | Iterable[int] | None = None,
+        decoded_cache: DecodedCache | str | None = None,
         pin_memory: bool = False,
     ) -> None:
         super().__init__(
@@ -116,6 +118,7 @@ class ShardLoader(NumpyLoader):
             pictures=pictures,
             quarantine=quarantine,
             exclude=exclude,
+            decoded_cache=decoded_cache,
         )
         self.pin_memory = pin_memory
 

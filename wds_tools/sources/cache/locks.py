@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["exclusive", "is_shared", "share"]
+__all__ = ["exclusive", "is_shared", "share", "unshare"]
 
 _RANGES = sys.platform == "linux" and sys.maxsize > 1 << 32 and hasattr(fcntl, "F_OFD_SETLK")
 _FLOCK = struct.Struct("@hhqqi0q")  # struct flock where off_t is 64 bits
@@ -29,25 +29,27 @@ _held: set[int] = set()
 
 
 @contextlib.contextmanager
-def exclusive(path: Path, *, start: int = 0, length: int = 0, create: bool = False) -> Iterator[int]:
-    """Open a file for reading and writing and hold a range of it alone; waits for whoever has it.
+def exclusive(path: Path, *, start: int = 0, length: int = 0, create: bool = False, wait: bool = True) -> Iterator[int]:
+    """Open a file for reading and writing and hold a range of it alone.
 
     Args:
         path: the file.
         start: the first byte of the range; ranges may lie beyond the end of the file.
         length: bytes; 0 is to infinity.
         create: whether to make the file where there is none.
+        wait: for whoever has it.
 
     Yields:
         The descriptor, closed on leaving.
 
     Raises:
-        OSError: the file cannot be opened for writing, or its file system has no locks.
+        OSError: the file cannot be opened for writing, or its file system has no locks; or somebody has it, and `wait`
+            is False.
     """
     descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
     _held.add(descriptor)
     try:
-        _lock(descriptor, fcntl.LOCK_EX, start, length)
+        _lock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB, start, length)
         yield descriptor
     finally:
         with contextlib.suppress(OSError):
@@ -59,6 +61,11 @@ def exclusive(path: Path, *, start: int = 0, length: int = 0, create: bool = Fal
 def share(descriptor: int) -> None:
     """Hold the whole file together with others until the descriptor, and all its copies, are closed."""
     _lock(descriptor, fcntl.LOCK_SH, 0, 0)
+
+
+def unshare(descriptor: int) -> None:
+    """End what `share` began, for all copies of the descriptor."""
+    _lock(descriptor, fcntl.LOCK_UN, 0, 0)
 
 
 def is_shared(path: Path) -> bool:
