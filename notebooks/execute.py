@@ -40,7 +40,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
     client = nbclient.NotebookClient(
         notebook,
         kernel_name="python3",
-        timeout=120,  # seconds a cell
+        timeout=300,  # seconds a cell, on a machine that has other things to do too
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": str(path.parent)}},
