@@ -2,12 +2,13 @@
 
 While it goes on, shards and listings of parts lie in the target, `NAME-i-of-n-000000.tar` and `NAME-i-of-n.json`. When
 all are whole, their listings, reports and originals are joined as `wds index --merge` does it, and the files of the
-parts but their shards are removed: what is left is a dataset like any other. A run that was stopped, even between the
-two, goes on when it is called again.
+parts but their shards are removed: what is left is a dataset like any other. A run that was stopped, be it after some
+of its splits were joined, goes on when it is called again.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from shardwriter.target import Claim, Target, remove
 from shardwriter.task import Task
 from wds_tools.delivery import Delivery
 from wds_tools.errors import TargetError
+from wds_tools.index.listing import LISTING_NAME
 from wds_tools.merge_lines import merge_lines
 from wds_tools.merge_listings import merge_listings
 
@@ -104,9 +106,11 @@ class Joint:
 
     def _clear(self) -> None:
         for leg in self._legs:
-            leg.check_free(overwrite=True)
+            if not _is_joined(leg.target):
+                leg.check_free(overwrite=True)
+        for leg in self._legs:
             leg.clear()
-            leg.target.remove(name for name, _, _ in _files_of_parts(leg.target))
+            leg.target.remove(name for name, _ in _files_of_parts(leg.target))
         remove([journal_path(self._place.home, self._task.settings.name)])
 
 
@@ -118,24 +122,48 @@ def check_parts_free(place: Place, settings: Settings, parts: int | None) -> Non
     """
     if journal_path(place.home, settings.name).exists():
         raise TargetError(f"{place} holds the beginning of a run in one piece, not in parts", cure=_CURE)
-    for leg in targets(place, settings, None):
-        leg.target.check_free(overwrite=False)
-        others = {count for _, _, count in _files_of_parts(leg.target)} - {parts}
+    legs = targets(place, settings, None)
+    joined = [leg for leg in legs if _is_joined(leg.target)]
+    if joined and (len(joined) == len(legs) or not all(_has_listings_of_parts(leg.target) for leg in joined)):
+        raise TargetError(
+            f"{joined[0].target.place} already holds {LISTING_NAME}, joined of parts",
+            cure="Write to another folder, or pass overwrite=True (--overwrite) to replace it.",
+        )
+    for leg in legs:
+        if leg not in joined:  # of several datasets some were joined when the run was stopped
+            leg.target.check_free(overwrite=False)
+        others = {count for _, count in _files_of_parts(leg.target)} - {parts}
         if others and parts is not None:
             raise TargetError(
                 f"{leg.target.place} holds the beginning of a run in {min(others):,} parts, not {parts:,}", cure=_CURE
             )
 
 
-def _files_of_parts(target: Target) -> Iterator[tuple[str, int, int]]:
-    """Name, part and number of parts of each file that parts have left."""
-    stem = re.escape(target.prefix)
-    of_part = re.compile(
-        rf"\.?{stem}(\d+)-of-(\d+)(?:-\d{{6,}}\.tar|\.json|\.offsets\.npy|\.failures\.jsonl|\.keys\.tsv|\.journal)"
-    )
+def _is_joined(target: Target) -> bool:
+    """Whether a dataset lies there that parts were joined to."""
+    if not target.has(LISTING_NAME):
+        return False
+    try:
+        names = [shard["url"] for shard in json.loads(target.read(LISTING_NAME))["shardlist"]]
+        return all(_of_part(target).fullmatch(name) for name in names)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _has_listings_of_parts(target: Target) -> bool:
+    return any(name.endswith(".json") for name, _ in _files_of_parts(target))
+
+
+def _files_of_parts(target: Target) -> Iterator[tuple[str, int]]:
+    """Name of each file that parts have left, and the number of parts."""
     for name in target.names():
-        if (found := of_part.fullmatch(name)) is not None:
-            yield name, int(found[1]), int(found[2])
+        if (found := _of_part(target).fullmatch(name)) is not None:
+            yield name, int(found[1])
+
+
+def _of_part(target: Target) -> re.Pattern[str]:
+    endings = r"-\d{6,}\.tar|\.json|\.offsets\.npy|\.failures\.jsonl|\.keys\.tsv|\.journal"
+    return re.compile(rf"\.?{re.escape(target.prefix)}\d+-of-(\d+)(?:{endings})")
 
 
 def _named(target: Target) -> Path | str:

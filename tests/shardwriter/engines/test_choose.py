@@ -180,8 +180,38 @@ def test_another_run_is_refused_and_the_difference_named(tmp_path: Path, picture
     pack(pictures, out, parts=2, max_samples=4, overwrite=True)
     pack(pictures, tmp_path / "fresh", parts=2, max_samples=4)
     assert digest(out) == digest(tmp_path / "fresh")
-    with pytest.raises(TargetError, match="already holds"):
-        pack(pictures, out, parts=2, max_samples=4)
+    for parts in (2, 3):
+        with pytest.raises(TargetError, match=r"already holds dataset\.json, joined of parts"):
+            pack(pictures, out, parts=parts, max_samples=4)
+    pack(pictures, out, parts=PARTS, max_samples=9, overwrite=True)  # a whole one is replaced too
+    pack(pictures, tmp_path / "new", parts=PARTS, max_samples=9)
+    assert digest(out) == digest(tmp_path / "new")
+
+
+def test_a_run_that_was_stopped_while_splits_are_joined_goes_on(
+    tmp_path: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"parts": PARTS, "max_samples": 4, "split": {"val": 0.3, "test": 0.2}}
+    pack(pictures, tmp_path / "whole", **options)
+    real = merge_listings
+    for after in range(3):
+        left = [after]
+
+        def stopped(*arguments: Any, left: list[int] = left, **more: Any) -> Any:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return real(*arguments, **more)
+
+        out = tmp_path / f"out-{after}"
+        monkeypatch.setattr("shardwriter.joint.merge_listings", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            pack(pictures, out, **options)
+        monkeypatch.setattr("shardwriter.joint.merge_listings", real)
+        assert len(list(out.glob("*/dataset.json"))) == after
+        summary = pack(pictures, out, **options)
+        assert digest(out) == digest(tmp_path / "whole")
+        assert summary.resumed == summary.packed == 39
 
 
 def test_a_run_in_one_piece_is_no_run_in_parts(tmp_path: Path, pictures: Path) -> None:
