@@ -28,6 +28,17 @@ test-all: .venv/installed  ## the long tests: kills, soak
 test-cuda: .venv/installed  ## what needs a CUDA device, two minutes; skipped where there is none
 	$(BIN)/pytest -m cuda
 
+OTHER := build/python
+WITHOUT_TORCH := numpy pillow simplejpeg urllib3 click xxhash rich braceexpand webdataset zstandard msgpack cbor2 \
+	safetensors pyarrow pillow-jxl-plugin matplotlib pytest pytest-xdist pytest-timeout hypothesis protobuf trustme fsspec
+
+test-python:  ## what needs no torch, with another Python: make test-python PYTHON=python3.13
+	$(PYTHON) -m venv --clear $(OTHER)
+	grep -v '^torch' constraints.txt > $(OTHER)/constraints.txt
+	$(OTHER)/bin/pip install --quiet --disable-pip-version-check -c $(OTHER)/constraints.txt $(WITHOUT_TORCH)
+	$(OTHER)/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	$(OTHER)/bin/pytest -n 2 -m 'not long and not cuda' tests/wds_tools tests/shardwriter tests/loaders tests/cases tests/platforms
+
 demo: .venv/installed  ## real pictures to shards to a small model that learns
 	$(BIN)/wds demo
 
@@ -51,4 +62,4 @@ format: .venv/installed  ## ruff's formatter and safe mends
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help install lint test test-all test-cuda demo fuzz docs notebooks bench format
+.PHONY: help install lint test test-all test-cuda test-python demo fuzz docs notebooks bench format

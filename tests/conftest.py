@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import signal
 import threading
 from pathlib import Path
@@ -26,6 +28,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA device")
+
+
+# Where torch or the packages that only tests use are not installed (`make test-python`), the modules that need them are
+# left out; a folder whose fixtures need them as a whole.
+_NEEDS = {
+    "torch": r"torch\b|loaders\.torch|wds_tools\.torch|tests\.cases\.inputs_fields",
+    "torchdata": r"torchdata\b",
+    "pytorch_lightning": r"pytorch_lightning\b",
+    "accelerate": r"accelerate\b",
+    "moto": r"moto\b|boto3|tests\.s3",
+    "cv2": r"cv2\b",
+    "ray": r"ray\b",
+}
+_missing = "|".join(names for package, names in _NEEDS.items() if importlib.util.find_spec(package) is None)
+_import = re.compile(rf"^(?:from|import) (?:{_missing})", re.MULTILINE)
+collect_ignore = [
+    str(path.parent if path.name == "conftest.py" else path)
+    for path in Path(__file__).parent.rglob("*.py")
+    if _missing and path != Path(__file__) and _import.search(path.read_text(encoding="utf-8"))
+]
 
 
 @pytest.fixture(autouse=True)
