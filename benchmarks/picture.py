@@ -53,7 +53,7 @@ def draw(rows: Sequence[Row], facts: Mapping[str, object], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110, metadata={"Software": None})
+        figure.savefig(path, dpi=110, metadata={"Software": None}, pil_kwargs={"optimize": True})
 
 
 def _colours(rows: Sequence[Row]) -> list[str]:

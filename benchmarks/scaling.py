@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.material import Material
 from benchmarks.peers import PARTS, PEERS
 from benchmarks.peers.limit import LIMIT
-from benchmarks.peers.overhead import NULL, READS
+from benchmarks.peers.overhead import FREE, FREE_NULL, NULL, READS
 from benchmarks.peers.peer import PARALLEL
 from benchmarks.race import ENVIRONMENTS, Starters
 from benchmarks.table import OURS, Row, ratio
@@ -36,7 +36,7 @@ def scaling(
     material: Material, watch: Watch, *, names: Sequence[str] | None = None, environments: Path | None = None
 ) -> list[Row]:
     """Rates on one core and on two, and their ratio; then the microseconds of a picture."""
-    starters, wanted = Starters(), [*(names or NAMES), NULL, READS]
+    starters, wanted = Starters(), [*(names or NAMES), FREE, NULL, FREE_NULL, READS]
     with ExitStack() as stack:
         for name in wanted:
             for cores in range(1, PARALLEL + 1):
@@ -49,7 +49,7 @@ def scaling(
                     environments=environments or material.folder / ENVIRONMENTS,
                 )
         timings = compare({name: entry.epoch for name, entry in starters.entries.items()}, watch)
-    rows = [row for name in wanted if name not in PARTS for row in _rates(name, timings, starters)]
+    rows = [row for name in wanted if name != READS for row in _rates(name, timings, starters)]
     return rows + (_overhead(timings) if all(_on(name, 1) in timings for name in (OURS, NULL, READS)) else [])
 
 
@@ -60,7 +60,8 @@ def _on(name: str, cores: int) -> str:
 def _rates(name: str, timings: Mapping[str, Timing], starters: Starters) -> list[Row]:
     rows = []
     for cores in range(1, PARALLEL + 1):
-        who, work = _on(name, cores), _on("decode, crop 224", cores)
+        who = _on(name, cores)
+        work = _on("null decode" if name in {NULL, FREE_NULL} else "decode, crop 224", cores)
         if who in starters.absent:
             rows.append(Row(work=work, who=name, value=None, unit="", note=starters.absent[who]))
             continue
@@ -71,10 +72,10 @@ def _rates(name: str, timings: Mapping[str, Timing], starters: Starters) -> list
                 who=name,
                 value=timing.rate,
                 unit="pictures/s",
-                ratio=ratio(ours, timing) if ours and name != OURS else None,
+                ratio=ratio(ours, timing) if ours and name in PEERS and name != OURS else None,
                 noisy=timing.noisy,
                 spread=timing.spread,
-                of_limit=ratio(timing, limit) if limit else None,
+                of_limit=ratio(timing, limit) if limit and name in PEERS else None,
             )
         )
     one, two = timings.get(_on(name, 1)), timings.get(_on(name, PARALLEL))
@@ -113,12 +114,4 @@ def _overhead(timings: Mapping[str, Timing]) -> list[Row]:
             at_most=True,
         )
         for name, value, unit in rows
-    ] + _threads(timings)
-
-
-def _threads(timings: Mapping[str, Timing]) -> list[Row]:
-    """Whether threads that only fight for the lock slow each other down."""
-    if _on(NULL, PARALLEL) not in timings:
-        return []
-    gain = ratio(timings[_on(NULL, PARALLEL)], timings[_on(NULL, 1)])
-    return [Row(work=f"{PARALLEL} cores over 1", who=f"{OURS}, {NULL}", value=gain, unit="x")]
+    ]

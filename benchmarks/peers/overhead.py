@@ -1,37 +1,49 @@
 """What is left of our loader when decoding costs nothing, and what is left of that when only reading is done.
 
-No contestants of the race, since they make no pictures; `scaling` has them run in processes of their own likewise.
+Also our loader in a Python without the lock of the interpreter, where somebody has put one (README.md says how). No
+contestants of the race; `scaling` has them run in processes of their own likewise.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.peer import BATCH, SIZE, Peer, Work, loose_pictures
+from benchmarks.table import OURS
 
-__all__ = ["NULL", "PEERS", "READS"]
+__all__ = ["FREE", "FREE_NULL", "NULL", "PEERS", "READS"]
 
 NULL = "null decode"
 READS = "positioned reads"
+FREE = f"{OURS}, free-threaded Python"
+FREE_NULL = f"{NULL}, free-threaded Python"
 PICTURES = 40_000
 """In a sample, or it would be over in a blink."""
 
 
 class _NullKernel:
-    """In place of the C object: takes the call and leaves the memory as it is."""
+    """In place of the C object: takes its calls, and does nothing but read where the C code reads."""
 
     def jpeg(self, *_: object) -> None:
         return None
+
+    def samples(self, places: Any, *_: object) -> tuple[list[tuple[str, dict[str, bytes]]], int, int, int, int]:
+        for _row, file, begin, end in places.tolist():
+            os.pread(file, end - begin, begin)
+        return [("key", {"cls": b"1"}) for _ in range(len(places))], 0, 0, SIZE, SIZE
 
     def units(self) -> int:
         return 1
 
 
-def _load() -> None:
+def _load_null() -> None:
     from wds_tools.pictures import _pixels
     from wds_tools.pictures.kernel import capability
 
@@ -40,9 +52,19 @@ def _load() -> None:
     _pixels.Kernel = _NullKernel  # type: ignore[assignment, misc]
 
 
-def _null(work: Work) -> Iterator[int]:
-    from loaders import RandomResizedCrop
-    from loaders.torch import ShardLoader
+def _load_free() -> None:
+    if getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise RuntimeError("this Python has a lock; README.md says where one without is looked for")
+
+
+def _load_free_null() -> None:
+    _load_free()
+    _load_null()
+
+
+def _epochs(least: int, work: Work) -> Iterator[int]:
+    """Whole epochs with so many pictures or more, of the loader of numpy arrays: not every Python has a torch."""
+    from loaders import RandomResizedCrop, ShardLoader
 
     done = 0
     with ShardLoader(
@@ -53,7 +75,7 @@ def _null(work: Work) -> Iterator[int]:
         tail="exact",
         threads=work.parallel,
     ) as loader:
-        while done < PICTURES:
+        while done < least:
             for pictures, _ in loader:
                 done += len(pictures)
                 yield len(pictures)
@@ -80,10 +102,28 @@ PEERS = [
     Peer(
         name=NULL,
         does="our loader, in which the kernel's call returns at once",
-        run=_null,
-        load=_load,
-        packages=("shardstream", "torch", "numpy"),
+        run=partial(_epochs, PICTURES),
+        load=_load_null,
+        packages=("shardstream", "numpy"),
         ours=True,
     ),
     Peer(name=READS, does="the same number of bytes from the same tars", run=_reads),
+    Peer(
+        name=FREE,
+        does="our loader in a Python without the lock",
+        run=partial(_epochs, 1),
+        load=_load_free,
+        packages=("shardstream", "numpy"),
+        environment="free-threaded",
+        ours=True,
+    ),
+    Peer(
+        name=FREE_NULL,
+        does="the same, in which the kernel's call returns at once",
+        run=partial(_epochs, PICTURES),
+        load=_load_free_null,
+        packages=("shardstream", "numpy"),
+        environment="free-threaded",
+        ours=True,
+    ),
 ]
