@@ -82,7 +82,7 @@ class Bucket:
 
     def _answer(self, request: Request, stored: Stored) -> Reply:
         if self._tokens < 1:
-            forms = (
+            forms: tuple[dict[str, str], ...] = (
                 {"Retry_After": str(self._wait)},
                 {"Retry_After": formatdate(time() + self._wait, usegmt=True)},
                 {},

@@ -31,7 +31,7 @@ def _refuse(*arguments: Any) -> int:
 def main(urls: str, *numbers: int) -> None:
     """Print the count, and what is said where anonymous memory is refused, as some sandboxes do."""
     sys.stdout.write(f"{batches(urls, *numbers)} batches\n")
-    os.memfd_create = _refuse
+    os.memfd_create = _refuse  # type: ignore[assignment]
     try:
         batches(urls, *numbers)
     except UnavailableError as error:

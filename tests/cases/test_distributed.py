@@ -174,7 +174,7 @@ def test_b04_random_numbers_differ_everywhere_and_repeat(tmp_path: Path, method:
 def elsewhere(urls: str, ranks: int, *methods: str, hash_seed: int) -> list[list[list[list[int]]]]:
     """What the ranks of each way have, in a process whose strings hash in their own way."""
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, ROOT / "tests/cases/epochs_job.py", urls, str(ranks), *methods]
+    command: list[str | Path] = [sys.executable, ROOT / "tests/cases/epochs_job.py", urls, str(ranks), *methods]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     found: list[list[list[list[int]]]] = json.loads(done.stdout)
     return found

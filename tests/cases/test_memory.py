@@ -65,7 +65,7 @@ def test_b01_a_small_dev_shm_serves_and_where_it_cannot_it_is_named(
     """Batches of 12.6 MB by way of 8 MiB, or of 50 MB by way of 64 MiB, several of them ahead in each worker."""
     # https://github.com/pytorch/pytorch/issues/5040
     urls = write_pictures(tmp_path, [128, 128])
-    job = [sys.executable, ROOT / "tests/cases/shm_job.py", urls, str(side), str(workers), str(ahead)]
+    job: list[str | Path] = [sys.executable, ROOT / "tests/cases/shm_job.py", urls, str(side), str(workers), str(ahead)]
     done = inputs.in_small_shm(job, size)
     if done is None:
         pytest.skip("this user may not mount a tmpfs over /dev/shm")

@@ -464,8 +464,7 @@ def test_b65_keys_of_every_length_come_back_in_every_reader(tmp_path: Path, lett
     # https://github.com/webdataset/webdataset/issues/428
     keys = []
     for length in (99, 100, 101, 155, 256, 300):
-        number = f"{length:03d}"
-        key = number + letter * ((length - 3) // len(letter.encode()))
+        key = f"{length:03d}" + letter * ((length - 3) // len(letter.encode()))
         keys.append(key[: len(key) // 2] + "/" + key[len(key) // 2 + 1 :] if slash else key)
     with ShardWriter(tmp_path / "w-%03d.tar") as writer:
         for number, key in enumerate(keys):
