@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from loaders.drives import Drives
 from loaders.fetch import Ahead, Claim
 from loaders.line import Ints
 from loaders.order import single_pieces
@@ -41,11 +42,13 @@ class Announcer(Protocol):
 
 
 class KernelAhead:
-    """Local shards: the kernel is told."""
+    """Local shards: the kernel is told, for each drive by itself."""
 
-    def __init__(self, dataset: Dataset, shards: OpenShards) -> None:
+    def __init__(self, dataset: Dataset, shards: OpenShards, drives: Drives) -> None:
         self._dataset = dataset
         self._shards = shards
+        self._drives = drives
+        drives.begin()
 
     def announce(self, order: AnyOrder, positions: Ints, samples: Ints, *, alone: bool, urgent: bool) -> None:
         """Say that the runs that begin here will be read soon; a run may cross shards."""
@@ -57,6 +60,7 @@ class KernelAhead:
             return
         shards, begins, _ = (part.tolist() for part in self._dataset.locate(firsts))
         last_shards, _, ends = (part.tolist() for part in self._dataset.locate(firsts + counts - 1))
+        self._drives.meet(shard for shard in {*shards, *last_shards} if not self._shards.remote[shard])
         for shard, begin, last, end in zip(shards, begins, last_shards, ends, strict=True):
             if shard == last:
                 self._tell(shard, begin, end)
@@ -66,16 +70,16 @@ class KernelAhead:
 
     def _tell(self, shard: int, begin: int, end: int) -> None:
         if not self._shards.remote[shard]:
-            self._shards.source(shard).announce(begin, end - begin)
+            self._drives.announce(shard, begin, end - begin)
 
 
 class FetchAhead:
     """Remote shards, and local ones among them."""
 
-    def __init__(self, dataset: Dataset, shards: OpenShards, ahead: Ahead) -> None:
+    def __init__(self, dataset: Dataset, shards: OpenShards, drives: Drives, ahead: Ahead) -> None:
         self._dataset = dataset
         self._remote = shards.remote
-        self._kernel = KernelAhead(dataset, shards)
+        self._kernel = KernelAhead(dataset, shards, drives)
         self._ahead = ahead
         self._epoch: int | None = None
 

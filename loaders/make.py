@@ -77,6 +77,7 @@ class Maker:
             job.release(slot for slot, _ in bad)
         if self._store is not None:
             slots = self._from_store(job, slots, rows, bad, worker)
+        slots = [slots[at] for at in self._reader.spread(job.samples[slots], low // job.chunk)]
         claims = [job.claims[slot] for slot in slots] if job.claims is not None else None
         read = self._reader.read(job.samples[slots], worker.scratch, claims, _hole(job, slots, worker))
         for slot in slots:

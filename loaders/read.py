@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.ahead import Announcer, FetchAhead, KernelAhead
+from loaders.drives import Drives
 from loaders.fetch import Claim, Fetcher, Traffic
 from loaders.reading import Reading
 from loaders.shards import OpenShards
@@ -104,6 +105,7 @@ class SampleReader:
     def __init__(self, dataset: Dataset, read: Reading = Reading(), *, budget: int = 0) -> None:  # noqa: B008 - frozen
         self.dataset = dataset
         self._shards = OpenShards(dataset, read)
+        self._drives = Drives(self._shards, dataset.urls.__getitem__)
         in_flight = (read.remote or Remote()).in_flight
         self._fetcher = (
             Fetcher(self._shards.source, threads=in_flight, budget=budget) if self._shards.remote.any() else None
@@ -121,8 +123,14 @@ class SampleReader:
     def begin(self) -> Announcer:
         """A run of the plan begins; what was announced by the one before is dropped."""
         if self._fetcher is None:
-            return KernelAhead(self.dataset, self._shards)
-        return FetchAhead(self.dataset, self._shards, self._fetcher.begin())
+            return KernelAhead(self.dataset, self._shards, self._drives)
+        return FetchAhead(self.dataset, self._shards, self._drives, self._fetcher.begin())
+
+    def spread(self, samples: npt.NDArray[np.int64], turn: int) -> list[int]:
+        """In which order to read samples, so that threads with other turns are at other drives: their places."""
+        if not self._drives.several:
+            return list(range(len(samples)))
+        return self._drives.spread(self.dataset.shards_of(samples).tolist(), turn)
 
     def read(
         self,
@@ -195,7 +203,8 @@ class SampleReader:
             claim.release()
 
     def stop(self) -> None:
-        """Let all who wait for remote bytes raise, and nothing more be fetched. Does not wait."""
+        """Let all who wait for remote bytes raise, and nothing more be fetched or announced. Does not wait."""
+        self._drives.stop()
         if self._fetcher is not None:
             self._fetcher.stop()
             self._shards.close()
@@ -204,11 +213,13 @@ class SampleReader:
         """Close what no thread is reading from any more, and wait for the fetching threads; twice does nothing."""
         self.stop()
         self._shards.close()
+        self._drives.join()
         if self._fetcher is not None:
             self._fetcher.join()
 
     def abandon(self) -> None:
         """As close, without waiting and without a lock: for a finalizer."""
+        self._drives.stop()
         if self._fetcher is not None:
             self._fetcher.abandon()
         self._shards.close()

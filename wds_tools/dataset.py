@@ -129,7 +129,7 @@ class Dataset:
         ids = np.asarray(ids, dtype=np.int64)
         if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < len(self):
             raise UsageError(f"samples {int(ids.min())} to {int(ids.max())} of a dataset of {len(self)}")
-        shard = np.searchsorted(self.starts, ids, side="right") - 1
+        shard = self.shards_of(ids)
         where = ids + shard  # each shard before it has one number more than samples
         begin, end = self.offsets[where].astype(np.int64), self.offsets[where + 1].astype(np.int64)
         bad = (begin < 0) | (begin >= end) | (end > self.sizes[shard])
@@ -139,6 +139,11 @@ class Dataset:
             problem = f"the index says that a sample lies from {begin[at]} to {end[at]} in {size} bytes"
             raise StaleIndexError(problem, url=self.urls[int(shard[at])], cure=self._cure())
         return shard, begin, end
+
+    def shards_of(self, ids: Ints) -> Ints:
+        """The number of the shard in which each of these samples lies, int64 (k,) to int64 (k,)."""
+        shards: Ints = np.searchsorted(self.starts, ids, side="right") - 1
+        return shards
 
     def open_shard(self, shard: int) -> Source:
         """Open a shard and check that it is the one that was indexed; the caller closes it.
