@@ -16,8 +16,10 @@ folder, keys that come twice) is raised by the function that makes the input, be
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -131,10 +133,18 @@ def digest(pieces: Iterable[BytesLike]) -> str:
 
 
 def read_file(path: str) -> bytes:
-    """The whole file; os.open and one read, since a file object costs as much as reading 30 KB."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """The whole file; os.open and one read, since a file object costs as much as reading 30 KB.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe or a device: a table may name /dev/zero, which has no end.
+    """
+    # O_NONBLOCK: a named pipe without writer would block here for ever; regular files ignore it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        return b"".join(_chunks(descriptor, os.fstat(descriptor).st_size + 1))
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):  # of a folder the system says it
+            raise OSError(errno.EINVAL, "It is no file but a pipe or a device", path)
+        return b"".join(_chunks(descriptor, facts.st_size + 1))
     finally:
         os.close(descriptor)
 

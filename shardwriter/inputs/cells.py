@@ -177,5 +177,5 @@ def _typed(value: Any, kind: str) -> Any:
         return value
     try:
         return int(value) if kind == "int" else json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FieldError(f"{shown(value[:60])} is no {'whole number' if kind == 'int' else 'JSON'}") from error

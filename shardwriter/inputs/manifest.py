@@ -31,8 +31,9 @@ from shardwriter.inputs.labels import LabelKind, Labels
 from shardwriter.inputs.parquet import ParquetRows
 from shardwriter.inputs.rows import CsvRows, JsonRows, Row, Rows, folder_of, lookup
 from shardwriter.keys import Keys, check_keys, fold, key_of, path_key, refuse_equal
-from wds_tools.errors import DataError, FieldError, UsageError, shown
+from wds_tools.errors import DataError, FieldError, UsageError, public, shown
 from wds_tools.sample import KEY, Sample
+from wds_tools.sources.cache.names import object_key
 from wds_tools.sources.options import Remote
 
 __all__ = ["IMAGE_COLUMNS", "Manifest", "manifest_file"]
@@ -82,7 +83,7 @@ class Manifest(BaseInput):
 
     def name(self, index: int) -> str:
         try:
-            return f"{self._path} row {index + 1}: {self._original(index, self._rows[index])}"
+            return f"{self._path} row {index + 1}: {public(self._original(index, self._rows[index]))}"
         except DataError:
             return f"{self._path} row {index + 1}"
 
@@ -176,7 +177,8 @@ class Manifest(BaseInput):
             if value is None or value == "":
                 raise FieldError(f"the key in the column {self._key!r} is missing")
             return str(value)
-        return self._place(row) or f"row {index + 1}"
+        # Without user and signature: it is kept beside the shards, and a url that is signed anew is the same picture.
+        return object_key(self._place(row) or f"row {index + 1}")
 
     def _path_key(self, original: str) -> str:
         if self._key is not None:

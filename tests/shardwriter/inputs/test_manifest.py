@@ -1,5 +1,6 @@
 import http.server
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -249,3 +250,35 @@ def test_an_optional_column_may_be_empty_in_all_rows(folder: Path) -> None:
         assert set(samples.sample(0)) == {"__key__", "jpg"}
     with pytest.raises(UsageError, match="no column 'captoin'"):
         manifest_file(folder / "t.csv", columns={"captoin": "txt?"})
+
+
+def test_a_cell_of_brackets_without_end_is_a_failure_of_its_row(folder: Path, packed: Packed) -> None:
+    (folder / "t.csv").write_text(f"image,box\np/a.jpg,{'[' * 100_000}\np/b.jpg,[1]\n")
+    with manifest_file(folder / "t.csv", columns={"box": "json"}) as samples:
+        done = packed(samples)
+    assert list(done.rows) == ["p/b"]
+    assert len(done.failures) == 1
+    assert "is no JSON" in done.failures[0]
+
+
+def test_pipes_and_devices_are_failures_of_their_rows(folder: Path, packed: Packed) -> None:
+    os.mkfifo(folder / "p" / "pipe.jpg")
+    (folder / "t.csv").write_text("image\np/pipe.jpg\n/dev/zero\np/b.jpg\n")
+    with manifest_file(folder / "t.csv") as samples:
+        done = packed(samples)
+    assert list(done.rows) == ["p/b"]
+    assert sum("a pipe or a device" in line for line in done.failures) == 2
+
+
+def test_passwords_and_signatures_stay_in_the_table(folder: Path, server: str, packed: Packed) -> None:
+    signed = "?sv=2022-11-02&sig=s3cret&page=1"
+    own = server.replace("//", "//me:s3cret@")
+    (folder / "t.csv").write_text(f"url\n{own}/p/a.jpg{signed}\n{server}/p/none.jpg?token=s3cret\n{server}/p/b.jpg\n")
+    with manifest_file(folder / "t.csv", keys="hash") as samples:
+        packed(samples)
+        assert [samples.original(at) for at in (0, 2)] == [f"{server}/p/a.jpg?page=1", f"{server}/p/b.jpg"]
+        assert "s3cret" not in "".join(map(samples.name, range(3)))
+        key = samples.key(0)
+    (folder / "t.csv").write_text(f"url\n{server}/p/a.jpg{signed.replace('s3cret', 'anew')}\n")
+    with manifest_file(folder / "t.csv", keys="hash") as samples:
+        assert samples.key(0) == key
