@@ -126,6 +126,8 @@ def _compiled(text: str) -> _Run:
             f"the expression {text!r} does not parse: {error.msg}, at {text.strip()[(error.offset or 1) - 1 :]!r}",
             cure="Write it as in \"cls == 3 and json.width >= 256\"; a field called class is field('class').",
         ) from error
+    except UsageError:  # a ValueError too, and says it all
+        raise
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL; brackets without end
         raise UsageError(f"the expression {text[:80]!r} does not parse: {error}") from error
 

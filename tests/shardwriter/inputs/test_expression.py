@@ -175,3 +175,9 @@ def test_comparisons_are_those_of_python(left: int, right: int, sign: str) -> No
 def test_any_text_is_an_expression_or_an_error_of_ours(text: str) -> None:
     with contextlib.suppress(ShardstreamError):
         Expression(text)(SAMPLE)
+
+
+def test_what_is_not_part_of_the_language_is_said_once() -> None:
+    with pytest.raises(UsageError, match="cannot be used") as caught:
+        Expression("key.format(1)")
+    assert "does not parse" not in str(caught.value)
