@@ -127,7 +127,7 @@ def test_b16_a_host_that_limits_is_obeyed_and_the_epoch_completes(tmp_path: Path
         assert {request.method for request in server.requests} == {"GET"}
         # A range for each block of 8 samples, of this epoch and of those that a thousand samples ahead reach into.
         needed = 3 * 16 + 2 * 4  # and the listing's two files
-        assert bucket.said[200] + bucket.said[206] <= needed
+        assert bucket.said[200] + bucket.said[206] <= 2 * needed  # what is late is asked for once more
         assert len(server.requests) < 5 * needed
 
 
