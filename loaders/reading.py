@@ -28,7 +28,7 @@ class Reading:
         prefetch_bytes: encoded bytes announced or held ahead; None means 1.5 times what the open lanes need. Remote
             shards that no cache on disk takes are held in memory so far.
         cache_dir: where remote shards are kept on disk, shared by all processes of the machine. None keeps nothing.
-        cache_bytes: how much is kept at most, over all datasets in `cache_dir`; None leaves a twentieth of the disk free.
+        cache_bytes: the most that is kept, over all datasets in `cache_dir`; None leaves a twentieth of the disk free.
         remote: how remote hosts are asked; None means the defaults.
     """
 

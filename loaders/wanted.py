@@ -11,7 +11,7 @@ fetched at first, and the blocks around them afterwards, each with a hole where 
 
 Extents that lie side by side are taken together, up to `MERGED_BYTES`, if they are needed at about the same time: a
 small dataset has nearly all its blocks in the queue, and neighbours that are needed a thousand samples later would fill
-the budget for that long (measured on 4,000 pictures at 40 ms: 310 a second, with the threads waiting for the host, 63%).
+the budget for that long (on 4,000 pictures at 40 ms: 310 a second, with the threads waiting for the host, 63%).
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ from wds_tools.urls import Place, Urls, expand, places, refuse_duplicates
 __all__ = ["IndexedFolder", "make_index"]
 
 _NOT_KEPT = {"__kind__", "wids_version", "name", "samples", "offsets", "offsets_crc32", "base", "fields"}
-_NOT_KEPT |= {"bytes", "labels", "pictures", "failed", "misnamed", "part", "run", "tally"}  # counted in shards that may be others now
+# Counted in shards that may be others now:
+_NOT_KEPT |= {"bytes", "labels", "pictures", "failed", "misnamed", "part", "run", "tally"}
 
 
 @dataclass(frozen=True, kw_only=True)
