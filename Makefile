@@ -46,6 +46,7 @@ fuzz: .venv/installed  ## what is in C under sanitizers, twenty minutes
 	$(BIN)/python -m tests.fuzz.fuzz_walk 120
 	$(BIN)/python -m tests.fuzz.fuzz_pixels 540
 	$(BIN)/python -m tests.fuzz.fuzz_huffman 540
+	$(BIN)/python -m tests.fuzz.fuzz_samples 120
 
 docs: .venv/installed  ## the site, into build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

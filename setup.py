@@ -14,7 +14,10 @@ from setuptools.command.build_ext import build_ext
 
 PICTURES = "wds_tools/pictures"
 HEADERS = [f"{PICTURES}/_pixels_{name}.h" for name in ("resize", "jpeg", "transcode", "huffman", "codes")]
+HEADERS += [f"{PICTURES}/_pixels_{name}.h" for name in ("kernel", "sample", "facts", "place")]
+HEADERS += ["wds_tools/_walk_member.h"]
 SOURCES = [f"{PICTURES}/_pixels.c", f"{PICTURES}/_pixels_resize.c"]
+WITH_JPEG = ("jpeg", "transcode", "huffman", "codes", "samples", "sample", "facts", "place")
 FLAGS = ["-std=gnu11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")  # free-threaded Python has no stable ABI yet
 LIMITED = [("Py_LIMITED_API", "0x030B0000")] if STABLE else []
@@ -31,7 +34,7 @@ class BuildWhatCanBe(build_ext):
 
     def _build_kernel(self, ext: Extension) -> None:
         with_jpeg = (
-            [*SOURCES, *(f"{PICTURES}/_pixels_{name}.c" for name in ("jpeg", "transcode", "huffman", "codes"))],
+            [*SOURCES, *(f"{PICTURES}/_pixels_{name}.c" for name in WITH_JPEG), "wds_tools/_walk_member.c"],
             [*ext.define_macros, ("PIXELS_WITH_JPEG", "1")],
             [*ext.libraries, "jpeg", "dl"],
         )

@@ -49,6 +49,7 @@ class KernelAhead:
         self._shards = shards
         self._drives = drives
         drives.begin()
+        self._mixed = bool(shards.remote.any())
 
     def announce(self, order: AnyOrder, positions: Ints, samples: Ints, *, alone: bool, urgent: bool) -> None:
         """Say that the runs that begin here will be read soon; a run may cross shards."""
@@ -69,7 +70,7 @@ class KernelAhead:
                 self._tell(last, 0, end)
 
     def _tell(self, shard: int, begin: int, end: int) -> None:
-        if not self._shards.remote[shard]:
+        if not (self._mixed and self._shards.remote[shard]):
             self._drives.announce(shard, begin, end - begin)
 
 

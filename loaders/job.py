@@ -172,12 +172,14 @@ class BatchJob(Assembly):
         positions: int64 (n,).
         samples: the planned sample of each slot, int64 (n,).
         claims: on the bytes of each of them, where they are fetched ahead.
+        where: shard, begin and end of each of them, int64 (3, n); None where that was not looked up.
     """
 
     order: AnyOrder
     positions: npt.NDArray[np.int64]
     samples: npt.NDArray[np.int64]
     claims: Sequence[Claim | None] | None = None
+    where: npt.NDArray[np.int64] | None = None
 
     def release(self, slots: Iterable[int]) -> None:
         """These samples will not be read."""

@@ -14,6 +14,7 @@ from loaders.decode import SampleDecoder
 from loaders.decoded.store import DecodedStore
 from loaders.job import BatchJob, transformed
 from loaders.policy import MAX_FAILURES_IN_A_ROW, SKIP_CURE, SKIPPED, Quarantine, read_exclude
+from loaders.quick import Quick
 from loaders.read import Encoded, SampleReader, Scratch
 from loaders.recipe import Recipe
 from loaders.selection import AnyPlan
@@ -36,6 +37,7 @@ class Worker:
 
     decoder: SampleDecoder
     straight: Straight | None = None
+    quick: Quick | None = None
     scratch: Scratch = field(default_factory=Scratch)
     nbytes: int = 0
     read_seconds: float = 0.0
@@ -62,13 +64,12 @@ class Maker:
         columns = enumerate(self.recipe.specs) if self._store is None else ()
         straight = (Straight(i, spec.alternatives) for i, spec in columns if spec.stacked)
         decoder = SampleDecoder(self.recipe.specs, self.recipe.pictures, self.recipe.kept_size)
-        return Worker(decoder, next(straight, None))
+        quick = Quick.of(self.recipe.specs, self.recipe.pictures) if self._store is None else None
+        return Worker(decoder, next(straight, None), quick)
 
     def chunk(self, job: BatchJob, low: int, high: int, worker: Worker) -> None:
         begun_cpu = time.thread_time()
         worker.nbytes, worker.read_seconds, worker.decoder.looked_at = 0, 0.0, None
-        draws = job.draws[low:high].tolist() if job.draws is not None else [()] * (high - low)
-        rows: Rows = dict(zip(range(low, high), draws, strict=True))
         bad: list[Bad] = []
         slots = list(range(low, high))
         if self.excluded:
@@ -76,8 +77,12 @@ class Maker:
             slots = [slot for slot in slots if int(job.samples[slot]) not in self.excluded]
             job.release(slot for slot, _ in bad)
         if self._store is not None:
-            slots = self._from_store(job, slots, rows, bad, worker)
+            slots = self._from_store(job, slots, _rows(job, slots), bad, worker)
         slots = [slots[at] for at in self._reader.spread(job.samples[slots], low // job.chunk)]
+        if worker.quick is not None:
+            slots = worker.quick.make(job, slots, self._reader, worker)
+            worker.decoder.looked_at = worker.quick.looked_at
+        rows = _rows(job, [*slots, *(slot for slot, _ in bad)])
         claims = [job.claims[slot] for slot in slots] if job.claims is not None else None
         read = self._reader.read(job.samples[slots], worker.scratch, claims, _hole(job, slots, worker))
         for slot in slots:
@@ -185,6 +190,12 @@ class Maker:
             key=last.key,
             cure="Check the shards with `wds verify --decode`, and that `fields` names what they hold.",
         ) from last
+
+
+def _rows(job: BatchJob, slots: Sequence[int]) -> Rows:
+    if job.draws is None or not slots:
+        return dict.fromkeys(slots, ())
+    return dict(zip(slots, job.draws[slots].tolist(), strict=True))
 
 
 def _hole(job: BatchJob, slots: Sequence[int], worker: Worker) -> Callable[[int, int], Hole | None] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +20,18 @@ import numpy.typing as npt
 from loaders.ahead import Announcer, FetchAhead, KernelAhead
 from loaders.drives import Drives
 from loaders.fetch import Claim, Fetcher, Traffic
+from loaders.line import Ints
 from loaders.reading import Reading
-from loaders.shards import OpenShards
+from loaders.shards import OpenShard, OpenShards
 from loaders.straight import Hole, address_of
 from wds_tools.dataset import Dataset
 from wds_tools.errors import ShardstreamError
 from wds_tools.sample import INDEX, RawSample
 from wds_tools.shard import Targets, parse_sample
+from wds_tools.sources.base import Lending
 from wds_tools.sources.options import Remote
 
-__all__ = ["Encoded", "SampleReader", "Scratch"]
+__all__ = ["Encoded", "Lent", "SampleReader", "Scratch"]
 
 _JOINED_BYTES = 1 << 20  # neighbouring samples are read in one go up to here
 _LINE = 64
@@ -93,6 +95,47 @@ class Encoded(NamedTuple):
         return sample
 
 
+class Lent:
+    """Where some samples of local shards lie: descriptors that stay open inside the `with`, from which others read.
+
+    Attributes:
+        places: int64 (n, 4): 0, a descriptor, and the range of bytes, of each; None where one of them lies elsewhere.
+        urls: their shards.
+    """
+
+    __slots__ = ("_lenders", "places", "urls")
+
+    def __init__(self) -> None:
+        self.places: npt.NDArray[np.int64] | None = None
+        self.urls: list[str] = []
+        self._lenders: list[Lending] = []
+
+    def borrow(self, opened: Sequence[OpenShard], ranges: Ints) -> None:
+        """Borrow the descriptors of these shards, where all have one; ranges: int64 (2, n)."""
+        descriptors: list[int] = []
+        for each in opened:
+            lender = each.lender
+            if lender is None:
+                return
+            self._lenders.append(lender)
+            descriptor = lender.lend()
+            if descriptor is None:
+                return
+            descriptors.append(descriptor)
+        self.urls = [each.url for each in opened]
+        self.places = np.zeros((len(opened), 4), np.int64)
+        self.places[:, 1] = descriptors
+        self.places[:, 2:] = ranges.T
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        lenders, self._lenders = self._lenders, []
+        for lender in lenders:
+            lender.give_back()
+
+
 class SampleReader:
     """Reads samples of a dataset by number. Safe for many threads; each brings its own Scratch.
 
@@ -118,7 +161,9 @@ class SampleReader:
             return Traffic()
         kept = self._shards.cache.report() if self._shards.cache is not None else {}
         traffic = self._fetcher.traffic
-        return replace(traffic, bytes=kept["fetched"] + kept["streamed"]) if kept else replace(traffic)
+        if not kept:
+            return replace(traffic)
+        return replace(traffic, bytes=kept["fetched"] + kept["streamed"], requests=kept["requests"])
 
     def begin(self) -> Announcer:
         """A run of the plan begins; what was announced by the one before is dropped."""
@@ -186,6 +231,31 @@ class SampleReader:
                     numbers[i], opened.url, begins[i], whole[begins[i] - base : ends[i] - base], opened.targets
                 )
             at = upto
+
+    def located(self, samples: Ints) -> Ints | None:
+        """Shard, begin and end of each sample, int64 (3, n); None where one makes no sense, which `read` says."""
+        try:
+            return np.stack(self.dataset.locate(samples))
+        except ShardstreamError:
+            return None
+
+    def lent(self, samples: Ints, where: Ints | None = None) -> Lent:
+        """Where samples lie, for somebody who reads them from there. What is wrong with a shard is left to `read`.
+
+        Args:
+            samples: int64 (n,), their numbers.
+            where: what `located` said of them.
+        """
+        lent = Lent()
+        where = self.located(samples) if where is None else where
+        if where is None:
+            return lent
+        try:
+            opened = list(map(self._shards.open, where[0].tolist()))
+        except ShardstreamError:
+            return lent
+        lent.borrow(opened, where[1:])
+        return lent
 
     def _claimed(self, claim: Claim, number: int, scratch: Scratch) -> Iterator[Encoded]:
         """An announced sample of a remote shard."""

@@ -89,7 +89,10 @@ class Session:
         self._reader = SampleReader(dataset, recipe.read, budget=recipe.read.budget(plan, world_size))
         self._store = kept_of(dataset, recipe, owner)
         begin = announcing_what_is_not_kept(self._reader.begin, self._store)
-        self._schedule = Schedule(plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=begin)
+        locate = self._reader.located
+        self._schedule = Schedule(
+            plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=begin, locate=locate
+        )
         maker = Maker(plan, recipe, self._reader, self._store)
         self.quarantine = maker.quarantine
         self._engine: Engine[BatchJob, Worker] = Engine(

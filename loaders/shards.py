@@ -16,7 +16,7 @@ from loaders.engine import closed_meanwhile
 from loaders.reading import Reading
 from wds_tools.dataset import Dataset
 from wds_tools.shard import link_targets
-from wds_tools.sources.base import Scattering, Source
+from wds_tools.sources.base import Lending, Scattering, Source
 from wds_tools.sources.cache import DiskCache, dataset_of
 
 __all__ = ["OpenShard", "OpenShards"]
@@ -27,12 +27,13 @@ _MAX_OPEN = 1024
 class OpenShard:
     """Holds an open shard. Closed when the last thread that uses it lets go, which reference counts know exactly."""
 
-    __slots__ = ("__weakref__", "scatter", "source", "targets", "url")
+    __slots__ = ("__weakref__", "lender", "scatter", "source", "targets", "url")
 
     def __init__(self, source: Source, url: str) -> None:
         self.url = url
         self.source = source
         self.scatter = source.scatter if isinstance(source, Scattering) else None
+        self.lender = source if isinstance(source, Lending) else None
         self.targets = link_targets(source)
         weakref.finalize(self, source.close)
 

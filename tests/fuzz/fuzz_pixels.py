@@ -19,6 +19,8 @@ from tests.wds_tools.pictures.made import jpeg, saved, scene
 
 PICTURES = Path(__file__).parents[2] / "wds_tools" / "pictures"
 KERNEL = [PICTURES / f"_pixels_{name}.c" for name in ("jpeg", "resize", "transcode", "huffman", "codes")]
+KERNEL += [PICTURES / f"_pixels_{name}.c" for name in ("sample", "facts", "place")]
+KERNEL += [PICTURES.parent / "_walk_member.c"]
 # PIXELS_PLAIN: no choice of code by processor, which happens before the sanitizer is ready
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 FLAGS = ["-std=gnu11", "-O2", "-g", "-march=native", "-DPIXELS_PLAIN", *SANITIZERS]

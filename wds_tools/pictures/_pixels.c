@@ -1,20 +1,18 @@
 /*
  * The Python side of the kernel: a `Kernel` object with the methods `resize` and, where it was built with libjpeg,
- * `jpeg`, `encode` and `baseline`. Arguments are checked here; the work is done in _pixels_resize.c, _pixels_jpeg.c and
- * _pixels_transcode.c without the GIL.
+ * `jpeg`, `encode`, `baseline` and those of _pixels_samples.c. Arguments are checked here; the work is done in
+ * _pixels_resize.c, _pixels_jpeg.c and _pixels_transcode.c without the GIL.
  *
  * Ownership: a Kernel owns its scratch memory and serves one call at a time. Buffers of the caller are held for a call
  * (Py_buffer) and given back before it returns, on every way out.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_pixels_kernel.h"
 
 #include <math.h>
 
-#include "_pixels_resize.h"
 #ifdef PIXELS_WITH_JPEG
-#include "_pixels_jpeg.h"
-#include "_pixels_transcode.h"
+#include <stdio.h>
+
 #include <jpeglib.h>
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
@@ -28,17 +26,6 @@
 
 #define KEEP_BYTES ((size_t)16 << 20) /* scratch kept between pictures; what a larger one took is given back */
 #define HAIR 1e-3                     /* boxes come from floating point */
-
-typedef struct {
-    PyObject_HEAD
-    pixels_memory scratch; /* tables and strips of a resize; owned */
-#ifdef PIXELS_WITH_JPEG
-    pixels_memory pixels;          /* a decoded part; owned */
-    pixels_jpeg *jpeg;             /* owned */
-    pixels_transcoder *transcoder; /* owned */
-#endif
-    bool busy; /* a call is running, perhaps in another thread; changed atomically */
-} Kernel;
 
 /* ---- arguments ---- */
 
@@ -83,13 +70,13 @@ static pixels_target target_of(const Py_buffer *view) {
 
 /* ---- one call at a time ---- */
 
-static bool enter(Kernel *self) {
+bool kernel_enter(Kernel *self) {
     if (!__atomic_exchange_n(&self->busy, true, __ATOMIC_ACQUIRE)) return true;
     PyErr_SetString(PyExc_RuntimeError, "this kernel is at work in another thread; each thread needs its own");
     return false;
 }
 
-static void leave(Kernel *self) { __atomic_store_n(&self->busy, false, __ATOMIC_RELEASE); }
+void kernel_leave(Kernel *self) { __atomic_store_n(&self->busy, false, __ATOMIC_RELEASE); }
 
 /* ---- resize ---- */
 
@@ -103,14 +90,14 @@ static PyObject *resize_views(Kernel *self, const Py_buffer *from, const pixels_
     pixels_target target = target_of(out);
     if (source.pixel != 1 && source.pixel != 3 && source.pixel != 4)
         return PyErr_Format(PyExc_ValueError, "pixels has %zd channels, not 1, 3 or 4", from->shape[2]);
-    if (!is_target(out, &target, source.pixel) || !is_inside(box, source.width, source.height) || !enter(self))
+    if (!is_target(out, &target, source.pixel) || !is_inside(box, source.width, source.height) || !kernel_enter(self))
         return NULL;
     bool done;
     Py_BEGIN_ALLOW_THREADS
-    done = pixels_resize(&self->scratch, &source, box, &target, orientation);
-    pixels_memory_trim(&self->scratch, KEEP_BYTES);
+    done = pixels_resize(&self->tools.scratch, &source, box, &target, orientation);
+    pixels_memory_trim(&self->tools.scratch, KEEP_BYTES);
     Py_END_ALLOW_THREADS
-    leave(self);
+    kernel_leave(self);
     if (!done) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
@@ -145,19 +132,6 @@ PyDoc_STRVAR(jpeg_doc, "jpeg(data, stored_width, stored_height, left, top, width
 PyDoc_STRVAR(units_doc, "units()\n--\n\n"
                         "How many coding units of the last JPEG the kernel's own Huffman decoder decoded, or watched.");
 
-static pixels_status decode_part(Kernel *self, const Py_buffer *data, const pixels_part *part,
-                                 const pixels_target *target, int orientation) {
-    pixels_source source;
-    pixels_box box;
-    pixels_status status =
-        pixels_jpeg_decode(self->jpeg, data->buf, (size_t)data->len, part, &self->pixels, &source, &box);
-    if (status == PIXELS_DONE && !pixels_resize(&self->scratch, &source, &box, target, orientation))
-        status = PIXELS_NO_MEMORY;
-    pixels_memory_trim(&self->pixels, KEEP_BYTES);
-    pixels_memory_trim(&self->scratch, KEEP_BYTES);
-    return status;
-}
-
 static PyObject *jpeg_into(Kernel *self, const Py_buffer *data, pixels_part *part, const Py_buffer *out,
                            int orientation) {
     if (!is_picture(out, "out") || !is_orientation(orientation)) return NULL;
@@ -165,10 +139,10 @@ static PyObject *jpeg_into(Kernel *self, const Py_buffer *data, pixels_part *par
     if (!is_target(out, &target, 3) || !is_inside(&part->box, part->width, part->height)) return NULL;
     part->wide = orientation >= 5 ? target.height : target.width;
     part->high = orientation >= 5 ? target.width : target.height;
-    if (!enter(self)) return NULL;
+    if (!kernel_enter(self)) return NULL;
     pixels_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = decode_part(self, data, part, &target, orientation);
+    status = pixels_sample_decode(&self->tools, data->buf, (size_t)data->len, part, &target, orientation);
     Py_END_ALLOW_THREADS
     PyObject *result = NULL;
     if (status == PIXELS_DONE)
@@ -176,8 +150,8 @@ static PyObject *jpeg_into(Kernel *self, const Py_buffer *data, pixels_part *par
     else if (status == PIXELS_NO_MEMORY)
         PyErr_NoMemory();
     else
-        result = Py_BuildValue("Os", status == PIXELS_DAMAGED ? Py_True : Py_False, pixels_jpeg_message(self->jpeg));
-    leave(self); /* after the message was copied */
+        result = Py_BuildValue("Os", status == PIXELS_DAMAGED ? Py_True : Py_False, pixels_jpeg_message(self->tools.jpeg));
+    kernel_leave(self); /* after the message was copied */
     return result;
 }
 
@@ -201,9 +175,9 @@ static PyObject *jpeg(PyObject *object, PyObject *arguments) {
 static PyObject *units(PyObject *object, PyObject *none) {
     (void)none;
     Kernel *self = (Kernel *)object;
-    if (!enter(self)) return NULL;
-    size_t count = pixels_jpeg_units(self->jpeg);
-    leave(self);
+    if (!kernel_enter(self)) return NULL;
+    size_t count = pixels_jpeg_units(self->tools.jpeg);
+    kernel_leave(self);
     return PyLong_FromSize_t(count);
 }
 
@@ -225,7 +199,7 @@ static PyObject *file_of(Kernel *self, pixels_status status, const pixels_bytes 
         result = Py_BuildValue("Os", status == PIXELS_DAMAGED ? Py_True : Py_False,
                                pixels_transcoder_message(self->transcoder));
     pixels_transcoder_trim(self->transcoder, KEEP_BYTES);
-    leave(self);
+    kernel_leave(self);
     return result;
 }
 
@@ -235,7 +209,7 @@ static PyObject *encode_view(Kernel *self, const Py_buffer *from, int quality) {
     if (source.pixel != 1 && source.pixel != 3)
         return PyErr_Format(PyExc_ValueError, "pixels has %zd channels, not 1 or 3", from->shape[2]);
     if (quality < 1 || quality > 100) return PyErr_Format(PyExc_ValueError, "quality is 1 to 100, not %d", quality);
-    if (!enter(self)) return NULL;
+    if (!kernel_enter(self)) return NULL;
     pixels_bytes bytes = {NULL, 0};
     pixels_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -261,7 +235,7 @@ static PyObject *baseline(PyObject *object, PyObject *arguments) {
     int width, height;
     Py_buffer data;
     if (!PyArg_ParseTuple(arguments, "y*ii", &data, &width, &height)) return NULL;
-    if (enter(self)) {
+    if (kernel_enter(self)) {
         pixels_bytes bytes = {NULL, 0};
         pixels_status status;
         Py_BEGIN_ALLOW_THREADS
@@ -284,9 +258,9 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     Kernel *self = (Kernel *)allocate(type, 0); /* zeroed */
     if (!self) return NULL;
 #ifdef PIXELS_WITH_JPEG
-    self->jpeg = pixels_jpeg_new();
+    self->tools.jpeg = pixels_jpeg_new();
     self->transcoder = pixels_transcoder_new();
-    if (!self->jpeg || !self->transcoder) {
+    if (!self->tools.jpeg || !self->transcoder) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
@@ -297,10 +271,11 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 static void kernel_dealloc(PyObject *object) {
     Kernel *self = (Kernel *)object;
     PyTypeObject *type = Py_TYPE(object);
-    pixels_memory_end(&self->scratch);
+    pixels_memory_end(&self->tools.scratch);
 #ifdef PIXELS_WITH_JPEG
-    pixels_memory_end(&self->pixels);
-    pixels_jpeg_free(self->jpeg);
+    pixels_memory_end(&self->tools.bytes);
+    pixels_memory_end(&self->tools.pixels);
+    pixels_jpeg_free(self->tools.jpeg);
     pixels_transcoder_free(self->transcoder);
 #endif
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -314,6 +289,9 @@ static PyMethodDef kernel_methods[] = {
     {"units", units, METH_NOARGS, units_doc},
     {"encode", encode, METH_VARARGS, encode_doc},
     {"baseline", baseline, METH_VARARGS, baseline_doc},
+    {"samples", kernel_samples, METH_VARARGS, kernel_samples_doc},
+    {"facts", kernel_facts, METH_O, kernel_facts_doc},
+    {"place", kernel_place, METH_VARARGS, kernel_place_doc},
 #endif
     {NULL, NULL, 0, NULL},
 };

@@ -28,3 +28,20 @@ class Kernel:
     def baseline(  # only where JPEG is not ""
         self, data: BytesLike, width: int, height: int, /
     ) -> bytes | tuple[bool, str]: ...
+    def samples(  # only where JPEG is not ""
+        self,
+        places: Any,
+        draws: Any,
+        out: Any,
+        pictures: tuple[str, ...],
+        wanted: tuple[str, ...],
+        cut: tuple[float, ...],
+        orient: bool,
+        max_pixels: int,
+        entropy: int,
+        /,
+    ) -> tuple[list[tuple[str, dict[str, Any]] | None], int, int, int, int]: ...
+    def facts(self, data: BytesLike, /) -> tuple[int, int, int] | None: ...  # only where JPEG is not ""
+    def place(  # only where JPEG is not ""
+        self, cut: tuple[float, ...], width: int, height: int, draws: Any, /
+    ) -> tuple[float, float, float, float, bool] | None: ...

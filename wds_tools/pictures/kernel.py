@@ -197,6 +197,11 @@ class Kernel:
             out[...] = place
         return True
 
+    def samples(self, places: Any, draws: Any, out: Any, *how: Any) -> tuple[list[Any], int, int, int, int]:
+        """Make a chunk of samples; see `batched.Batched`, whose call this is."""
+        pictures, wanted, cut, orient, max_pixels = how
+        return self._kernel.samples(places, draws, out, pictures, wanted, cut, orient, max_pixels, self._entropy)
+
     @property
     def decoded_itself(self) -> bool:
         """Whether the last JPEG that came so far was decoded by the kernel's own Huffman decoder, to the end."""

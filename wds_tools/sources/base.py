@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
-__all__ = ["Expecting", "Scattering", "Source", "Stream"]
+__all__ = ["Expecting", "Lending", "Scattering", "Source", "Stream"]
 
 
 class Source(Protocol):
@@ -61,6 +61,19 @@ class Scattering(Protocol):
 
     def scatter(self, offset: int, buffers: Sequence[memoryview]) -> None:
         """Fill the buffers, one after the other, with the bytes from `offset` on; raises as `read_into`."""
+        ...
+
+
+@runtime_checkable
+class Lending(Protocol):
+    """A source that is a local file, from whose descriptor others may read."""
+
+    def lend(self) -> int | None:
+        """The descriptor, None where it is not open. It stays open until `give_back`, which is always called."""
+        ...
+
+    def give_back(self) -> None:
+        """End the use of what `lend` gave."""
         ...
 
 

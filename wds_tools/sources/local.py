@@ -32,6 +32,9 @@ _CURES = {
     errno.ELOOP: "The symbolic links go round in a circle",
 }
 
+_advise = getattr(os, "posix_fadvise", None)  # not on macOS
+_SOON = getattr(os, "POSIX_FADV_WILLNEED", 0)
+
 
 class LocalFile:
     """A local file as a Source. The constructor only stores; `open` opens, `close` or `with` gives back.
@@ -84,24 +87,33 @@ class LocalFile:
 
     def scatter(self, offset: int, buffers: Sequence[memoryview]) -> None:
         """Fill the buffers, one after the other, from `offset` on, or raise as `read_into`."""
-        self._readers.append(None)
+        descriptor = self.lend()
         try:
-            descriptor = self._descriptor
             if descriptor is None:
                 raise UnavailableError("the file is not open", url=self._url)
             self._fill(descriptor, offset, buffers)
         finally:
-            self._readers.pop()
-            if self._descriptor is None:
-                self._close_unless_read()
+            self.give_back()
+
+    def lend(self) -> int | None:
+        """The descriptor, None where the file is not open. It stays open until `give_back`, which is always called."""
+        self._readers.append(None)
+        return self._descriptor
+
+    def give_back(self) -> None:
+        """End the use of what `lend` gave."""
+        self._readers.pop()
+        if self._descriptor is None:
+            self._close_unless_read()
 
     def announce(self, offset: int, length: int) -> None:
         """Ask the kernel to begin to read these bytes."""
-        advise = getattr(os, "posix_fadvise", None)
         descriptor = self._descriptor
-        if advise is not None and descriptor is not None:
-            with contextlib.suppress(OSError):
-                advise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+        if _advise is not None and descriptor is not None:
+            try:  # noqa: SIM105 - called for every sample, and `suppress` costs as much as the call
+                _advise(descriptor, offset, length, _SOON)
+            except OSError:
+                pass
 
     def close(self) -> None:
         """Give the descriptor back, once the reads in other threads are done. Twice does nothing."""
