@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from benchmarks.decoded import decoded
 from benchmarks.first_batch import first_batch
 from benchmarks.http import http
 from benchmarks.kernel import kernel
 from benchmarks.material import DEFAULT_FOLDER, Material, prepare
 from benchmarks.memory import memory
+from benchmarks.npy import npy
 from benchmarks.pack import pack
 from benchmarks.peers import PEERS
 from benchmarks.picture import draw
@@ -30,6 +32,8 @@ BENCHMARKS: Mapping[str, Callable[[Material, Watch], list[Row]]] = {
     "raw": raw,
     "peers": race,
     "kernel": kernel,
+    "npy": npy,
+    "decoded": decoded,
     "write": write,
     "pack": pack,
     "first_batch": first_batch,

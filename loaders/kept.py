@@ -5,7 +5,8 @@ them names the file, so loaders that want the same share it.
 
 Samples that are there are not announced: neither the disk nor a remote host is asked for them. Pieces that are fetched
 as a whole are counted by their samples, so whether pieces or single samples are announced is decided once an epoch: an
-epoch that begins with nothing in the cache fetches pieces, as without a cache.
+epoch that begins with nothing in the cache fetches pieces, as without a cache. What was announced before it was there,
+about a thousand samples of an epoch's beginning, is fetched once more.
 """
 
 from __future__ import annotations
