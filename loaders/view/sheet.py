@@ -1,13 +1,15 @@
 """A contact sheet: thumbnails in a grid with their classes and keys, as a PNG made by Pillow alone.
 
-Letters are those of the font in Pillow's own package, the same on every machine, which has Latin ones. For a caption in
-another script a font of the system is taken where there is one that Pillow finds; signs that no font has are boxes.
+Letters are those of the font in Pillow's own package, the same on every machine, which has those of ASCII. For a
+caption with others a font of the system is taken where there is one that Pillow finds; without one accents are left
+out, and what then remains are boxes.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,31 +110,48 @@ class _Line(NamedTuple):
 
 def _write(draw: ImageDraw.ImageDraw, place: tuple[float, float], line: _Line, width: float) -> None:
     """One line, cut with dots where it is wider."""
-    text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line.text[:400])
+    text = _drawable("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in line.text[:400]))
     if _length(draw, text, line.points) > width:
         while text and _length(draw, text + "…", line.points) > width:
             text = text[:-1]
         text += "…"
-    font = _font(line.points, _latin(text))
+    font = _font(line.points, _plain(text))
     for shift in (0, 0.4) if line.bold else (0,):  # the font has no bold letters
         draw.text((place[0] + shift, place[1]), text, fill=line.ink, font=font)
 
 
 def _length(draw: ImageDraw.ImageDraw, text: str, points: int) -> float:
-    return float(draw.textlength(text, font=_font(points, _latin(text))))
+    return float(draw.textlength(text, font=_font(points, _plain(text))))
 
 
-def _latin(text: str) -> bool:
-    return all(ord(sign) < 0x250 or sign in "…–—‘’“”" for sign in text)  # noqa: RUF001 - typographic signs are meant
+def _plain(text: str) -> bool:
+    return all(sign.isascii() or sign == "…" for sign in text)
+
+
+def _drawable(text: str) -> str:
+    """The text, without the accents that no font here can draw."""
+    if _plain(text) or _system_font() is not None:
+        return text
+    return "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
 
 
 @cache
-def _font(points: int, latin: bool) -> Any:  # noqa: FBT001 - the key of a cache
+def _system_font() -> str | None:
+    """The first font of the system that is there."""
     from PIL import ImageFont
 
-    for name in () if latin else _FONTS:
+    for name in _FONTS:
         try:
-            return ImageFont.truetype(name, points)
+            ImageFont.truetype(name, 12)
         except OSError:
             continue
-    return ImageFont.load_default(points)
+        return name
+    return None
+
+
+@cache
+def _font(points: int, plain: bool) -> Any:  # noqa: FBT001 - the key of a cache
+    from PIL import ImageFont
+
+    name = None if plain else _system_font()
+    return ImageFont.load_default(points) if name is None else ImageFont.truetype(name, points)

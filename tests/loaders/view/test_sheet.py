@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import loaders
+from loaders.view import sheet as drawing
 from loaders.view.sheet import sheet
 from loaders.view.viewer import Seen, Viewer
 from tests.builders import write_pictures
@@ -63,3 +64,17 @@ def test_small_pictures_are_enlarged_by_whole_pixels(tmp_path: Path) -> None:
     found = pixels(sheet("a", seen_of(folder), side=80, columns=1))
     cell = found[46 : 46 + 80, 24 : 24 + 80]
     assert np.array_equal(cell[::10, ::10], cell[5::10, 5::10])
+
+
+def test_letters_with_accents_are_letters_and_no_boxes() -> None:
+    # Boxes are all alike, so that two words of them would be the same picture.
+    assert sheet("äöü", [], side=80) != sheet("éèê", [], side=80)
+
+
+def test_without_a_font_of_the_system_accents_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_system_font", lambda: None)
+    drawing._font.cache_clear()
+    try:
+        assert sheet("Äpfel, naïf", [], side=80) == sheet("Apfel, naif", [], side=80)
+    finally:
+        drawing._font.cache_clear()
