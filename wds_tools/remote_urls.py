@@ -1,6 +1,7 @@
 """From one remote url to shards and listings: what can be said without asking, and what only a store can list.
 
-A url that ends with a slash is a folder, and means its dataset.json. Object stores and hubs (what fsspec opens) list
+A url that ends with a slash is a folder, and means its dataset.json; so does one of a web server that names no path, as
+`wds serve` prints it. Object stores and hubs (what fsspec opens) list
 what they have, so there a folder without a listing means its shards, and a pattern what it matches; a web server gives
 out files, and no list that could be relied on.
 """
@@ -54,6 +55,8 @@ def _on_a_host(url: str) -> Place:
             url=url,
             cure="Write the numbers in braces, train-{000000..000099}.tar, or name the dataset.json beside the shards",
         )
+    if "/" not in path.partition("://")[2]:  # a host alone
+        return Place(f"{path}/{LISTING_NAME}{url[len(path) :]}", listing=True)
     if path.endswith("/"):
         return Place(path + LISTING_NAME + url[len(path) :], listing=True)
     return Place(url, addresses.is_listing(url))

@@ -13,6 +13,8 @@ from wds_tools.urls import Place, places
     ("url", "expected"),
     [
         ("http://h/d/", [Place("http://h/d/dataset.json", listing=True)]),
+        ("http://h:8000", [Place("http://h:8000/dataset.json", listing=True)]),
+        ("http://h?sig=a/b", [Place("http://h/dataset.json?sig=a/b", listing=True)]),
         ("https://h/d/?sig=1", [Place("https://h/d/dataset.json?sig=1", listing=True)]),
         ("http://h/d/dataset.json?v=2", [Place("http://h/d/dataset.json?v=2", listing=True)]),
         ("http://h/x-{0..1}.tar?s=a*b", [Place(f"http://h/x-{at}.tar?s=a*b", listing=False) for at in (0, 1)]),

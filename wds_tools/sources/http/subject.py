@@ -168,5 +168,6 @@ class Subject:
             raise NotATarError(
                 f"the server sends a web page in place of the file; it begins with {begin!r}",
                 url=self.url,
-                cure="Most such pages ask for a login, or say that something went wrong: open the url in a browser",
+                cure="Most such pages ask for a login, or say that something went wrong: open the url in a browser. "
+                "If it is a folder, let the url end with a slash, or with the dataset.json in it",
             )
