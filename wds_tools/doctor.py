@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -51,6 +52,7 @@ _OPEN_FILES = 4096  # a loader keeps a quarter of the limit as open shards, at m
 _SHARED = 1 << 30
 _PICTURE_BYTES = 107_000  # of an ImageNet-like picture
 _READ = 256 << 20
+_LOOKED_AT = 100  # folders of a folder, and files of each: whoever has millions waits no second for it
 _DECODE_S = 0.5
 
 
@@ -75,7 +77,8 @@ def examine(folder: Path | None = None) -> Iterator[Finding]:
     """All checks, one after the other.
 
     Args:
-        folder: whose disk is measured, by reading its largest file; without it no disk is.
+        folder: whose disk is measured, by reading its largest file, or one of those in its folders; without it no disk
+            is.
 
     Raises:
         UsageError: the folder holds no file that could be read.
@@ -230,13 +233,22 @@ def _disk(folder: Path) -> Finding:
 
 def _largest(folder: Path) -> tuple[Path, int]:
     try:
-        sizes = [(path.stat().st_size, path) for path in folder.iterdir() if path.is_file()]
+        sizes = [(path.stat().st_size, path) for path in _some_files(folder)]
     except OSError as error:
         raise UsageError(f"{shown(str(folder))} cannot be listed: {error.strerror}") from error
     if not sizes or max(sizes)[0] == 0:
         raise UsageError(f"{shown(str(folder))} holds no file to read", cure="Name the folder where the shards lie.")
     size, path = max(sizes)
     return path, size
+
+
+def _some_files(folder: Path) -> Iterator[Path]:
+    """The folder's files; of the folders in it some too, where files lie as classes do."""
+    inside = sorted(folder.iterdir())
+    yield from (path for path in inside if path.is_file())
+    for below in (path for path in inside[:_LOOKED_AT] if path.is_dir()):
+        with suppress(OSError):
+            yield from (path for path in islice(below.iterdir(), _LOOKED_AT) if path.is_file())
 
 
 def _read_rate(path: Path, count: int) -> float:

@@ -67,6 +67,13 @@ def test_the_largest_file_of_a_folder_is_read(tmp_path: Path) -> None:
     assert found.advice.startswith("The file is small")
 
 
+def test_files_in_class_folders_are_seen_too(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.jpg").write_bytes(bytes(100_000))
+    (tmp_path / "notes.txt").write_bytes(b"hi")
+    assert f"'{tmp_path}/cat/1.jpg'" in findings(tmp_path)["disk"].value
+
+
 def test_a_folder_without_files_is_an_error_of_the_caller(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no file to read"):
         findings(tmp_path)
