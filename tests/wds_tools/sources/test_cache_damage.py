@@ -124,7 +124,7 @@ def test_an_entry_that_is_removed_in_a_run_streams_what_it_lacks(tmp_path: Path)
         read(file, 0, 10)
         entry_files(tmp_path)[0].unlink()
         assert read(file, EXTENT - 5, 10) == DATA[EXTENT - 5 : EXTENT + 5]
-        assert cache.report() == {"fetched": EXTENT, "streamed": 5, "damaged": 0}
+        assert cache.report() == {"fetched": EXTENT, "streamed": 5, "requests": 2, "damaged": 0}
         assert cache.info().shards == 0
 
 

@@ -40,11 +40,11 @@ def test_each_byte_is_fetched_once_and_then_never(tmp_path: Path) -> None:
         for offset in range(0, len(DATA) - 100_000, 77_777):
             assert read(file, offset, 100_000) == DATA[offset : offset + 100_000]
         assert origin.asked == [(0, EXTENT), (EXTENT, EXTENT), (2 * EXTENT, len(DATA) - 2 * EXTENT)]
-        assert cache.report() == {"fetched": len(DATA), "streamed": 0, "damaged": 0}
+        assert cache.report() == {"fetched": len(DATA), "streamed": 0, "requests": 3, "damaged": 0}
     again = Fake(DATA)
     with DiskCache(tmp_path) as cache:
         assert whole(cache, again) == DATA
-        assert cache.report() == {"fetched": 0, "streamed": 0, "damaged": 0}
+        assert cache.report() == {"fetched": 0, "streamed": 0, "requests": 0, "damaged": 0}
     assert again.asked == []
 
 

@@ -75,7 +75,7 @@ def test_past_a_full_cache_only_what_is_read_is_asked_for(tmp_path: Path) -> Non
         assert not file.fetch(0, EXTENT + 1)
         assert read(file, EXTENT - 100, 300_000) == DATA[EXTENT - 100 : EXTENT + 299_900]
         assert origin.asked == [(0, EXTENT), (EXTENT, 299_900)]
-        assert cache.report() == {"fetched": EXTENT, "streamed": 299_900, "damaged": 0}
+        assert cache.report() == {"fetched": EXTENT, "streamed": 299_900, "requests": 2, "damaged": 0}
 
 
 def test_admission_is_tried_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

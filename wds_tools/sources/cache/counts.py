@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 __all__ = ["Counts", "What"]
 
-What: TypeAlias = Literal["fetched", "streamed", "damaged"]
-"""Bytes fetched into the cache, bytes that went past it, extents that were damaged."""
+What: TypeAlias = Literal["fetched", "streamed", "requests", "damaged"]
+"""Bytes fetched into the cache, bytes that went past it, requests for either, extents that were damaged."""
 
-_NAMES: tuple[What, ...] = ("fetched", "streamed", "damaged")
+_NAMES: tuple[What, ...] = ("fetched", "streamed", "requests", "damaged")
 
 
 class Counts:

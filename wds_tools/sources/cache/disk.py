@@ -96,7 +96,10 @@ class DiskCache:
         return CachedFile(inner, size, entry=entry, admission=self._admission, counts=self._counts)
 
     def report(self) -> dict[What, int]:
-        """What this process did so far: bytes `fetched` and `streamed`, extents `damaged`. All else was on disk."""
+        """What this process did so far: bytes `fetched` and `streamed`, `requests` for both, extents `damaged`.
+
+        All else was on disk.
+        """
         return self._counts.total()
 
     def info(self) -> upkeep.CacheInfo:

@@ -146,6 +146,7 @@ class CachedFile:
     def _past(self, at: int, buffer: memoryview) -> int:
         self._origin.read_into(at, buffer)
         self._counts.add("streamed", len(buffer))
+        self._counts.add("requests", 1)
         return len(buffer)
 
     def _fetched(self, extent: int, last: int, *, damaged: bool) -> tuple[int, memoryview] | None:
@@ -197,6 +198,7 @@ class CachedFile:
         self._origin.read_into(start, data)
         self._origin.note()
         self._counts.add("fetched", len(data))
+        self._counts.add("requests", 1)
         return start, data
 
     def _mend(self, writer: Writer, extent: int) -> None:
