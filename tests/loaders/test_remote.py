@@ -272,6 +272,20 @@ def test_the_report_counts_what_was_fetched(labels: str) -> None:
     assert "requests" in str(report)
 
 
+def test_requests_that_the_cache_answers_are_not_counted(labels: str, tmp_path: Path) -> None:
+    read = Reading(cache_dir=tmp_path)
+    with served(labels) as server:
+        for first in (True, False):
+            with ShardLoader(server.url("/d/"), batch_size=8, fields=("cls",), read=read) as loader:
+                for _ in loader:
+                    pass
+                report = loader.report()
+            if first:  # whole extents, and each of these shards is one
+                assert report.requests == len(list(Path(labels).glob("*.tar")))
+            else:
+                assert (report.requests, report.fetched_bytes) == (0, 0)
+
+
 def test_defaults_of_remote_shards_in_shuffled_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = Path(indexed(write_labels(tmp_path / "d", [2000])))
     facts = json.loads((folder / "dataset.json").read_text())
