@@ -12,6 +12,7 @@ what loaders copy into a batch without decoding. A picture's channels are found 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,7 +103,7 @@ class _Head:
         self._dtype = dtype
         self._shape = tuple(row)
         self._begin = begin
-        self.size = int(np.prod(row, dtype=np.int64)) * dtype.itemsize
+        self.size = math.prod(row) * dtype.itemsize
 
     @property
     def end(self) -> int:
@@ -161,8 +162,10 @@ def _head(path: Path) -> _Head:
         raise UsageError(f"there is no {path_shown(path)}") from error
     except OSError as error:
         raise UnavailableError(f"{path_shown(path)} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except Exception as error:  # numpy parses Python text here, and lets all that can go wrong with it through
         raise DataError(f"{path_shown(path)} is no .npy file: {error}", cure="Save it with numpy.save.") from error
+    if min(shape, default=0) < 0:
+        raise DataError(f"{path_shown(path)} has an absurd shape, {shape}")
     if head is None or not head.count or not head.size:
         raise DataError(f"{path_shown(path)} holds no rows: its shape is {shape}")
     if dtype.hasobject:
@@ -185,7 +188,9 @@ def _labels(path: Path, count: int, images: Path) -> npt.NDArray[Any]:
         found = np.load(path, allow_pickle=False)
     except FileNotFoundError as error:
         raise UsageError(f"there is no {path_shown(path)}") from error
-    except (ValueError, EOFError) as error:
+    except OSError as error:
+        raise UnavailableError(f"{path_shown(path)} cannot be read: {error.strerror}") from error
+    except Exception as error:  # as above
         raise DataError(f"{path_shown(path)} is no .npy file of numbers: {error}") from error
     if found.shape not in {(count,), (count, 1)}:
         raise UsageError(

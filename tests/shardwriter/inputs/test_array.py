@@ -110,3 +110,15 @@ def test_pickles_closed_and_opens_again(tmp_path: Path, images: np.ndarray[Any, 
             assert isinstance(again, ArrayFile)
             assert again.sample(2) == first
             assert again.fingerprint() == samples.fingerprint()
+
+
+@pytest.mark.parametrize("shape", ["(2,(", "(-1, 4)", "(5, 8589934592, 8589934592)", "(" * 3000])
+def test_headers_that_numpy_lets_through_are_refused(tmp_path: Path, shape: str) -> None:
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    damaged = tmp_path / "damaged.npy"
+    damaged.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(200))
+    with pytest.raises(DataError, match=r"damaged\.npy"):
+        array_file(damaged)
+    good = save(tmp_path / "good.npy", np.zeros((4, 100)))
+    with pytest.raises((DataError, UsageError), match=r"damaged\.npy"):
+        array_file(good, labels=damaged)
