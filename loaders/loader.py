@@ -37,6 +37,7 @@ from wds_tools.dataset import Dataset
 from wds_tools.errors import UsageError
 from wds_tools.pictures.kernel import capability
 from wds_tools.pictures.options import Pictures
+from wds_tools.urls import urls_shown
 
 __all__ = ["ShardLoader", "Urls"]
 
@@ -380,7 +381,7 @@ class ShardLoader:
     def __repr__(self) -> str:
         fields = ", ".join(spec.text for spec in self._recipe.specs)
         size = f"batch_size={self.batch_size}" if self.batch_size else f"global_batch_size={self.global_batch_size}"
-        return f"{type(self).__name__}({self.urls!r}, {size}, fields=({fields}))"
+        return f"{type(self).__name__}({urls_shown(self.urls)}, {size}, fields=({fields}))"
 
     def _repr_html_(self) -> str:
         from loaders.notebook import facts_html, urls_in_words

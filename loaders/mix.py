@@ -40,7 +40,8 @@ from loaders.mixed import MixedPlan, part_seed
 from loaders.plan import MAX_BLOCKS
 from loaders.selection import Access, AnyPlan, Opened, Options, Selection, Urls, as_selection
 from wds_tools.dataset import Dataset, join_datasets
-from wds_tools.errors import UsageError
+from wds_tools.errors import UsageError, public
+from wds_tools.urls import urls_shown
 
 __all__ = ["Mix", "MixPart", "Slots", "Stop", "mix", "slots_of"]
 
@@ -64,7 +65,7 @@ class MixPart(NamedTuple):
     @property
     def name(self) -> str:
         """The urls as given, shortened."""
-        text = os.fspath(self.urls) if isinstance(self.urls, str | os.PathLike) else repr(self.urls)
+        text = public(os.fspath(self.urls)) if isinstance(self.urls, str | os.PathLike) else urls_shown(self.urls)
         return text if len(text) <= 60 else f"{text[:28]}...{text[-28:]}"
 
 

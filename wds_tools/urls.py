@@ -31,12 +31,12 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 from urllib.parse import unquote
 
 from wds_tools import addresses
-from wds_tools.errors import NoShardsError, UsageError, shown
+from wds_tools.errors import NoShardsError, UsageError, public, shown
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
@@ -44,9 +44,18 @@ from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.remote_urls import Place, expand_remote
 from wds_tools.sources.options import Remote
 
-__all__ = ["Place", "Urls", "expand", "places", "refuse_duplicates"]
+__all__ = ["Place", "Urls", "expand", "places", "refuse_duplicates", "urls_shown"]
 
 Urls: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+
+
+def urls_shown(urls: object) -> str:
+    """Urls for a repr: as they were given, without what may be secret in them (`errors.public`)."""
+    if isinstance(urls, str):
+        return repr(public(urls))
+    if isinstance(urls, Sequence) and not isinstance(urls, bytes):
+        return f"[{', '.join(map(urls_shown, urls))}]"
+    return repr(urls)
 
 
 def expand(urls: Urls, *, remote: Remote | None = None) -> list[str]:

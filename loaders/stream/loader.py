@@ -23,7 +23,7 @@ from loaders.world import check_world, world_of_environment
 from wds_tools.cores import usable_cores
 from wds_tools.errors import LengthUnknownError, UsageError
 from wds_tools.pictures.options import Pictures
-from wds_tools.urls import Urls
+from wds_tools.urls import Urls, urls_shown
 
 __all__ = ["StreamLoader"]
 
@@ -262,7 +262,9 @@ class StreamLoader:
 
     def __repr__(self) -> str:
         fields = ", ".join(spec.text for spec in self._streams.specs)
-        return f"{type(self).__name__}({self.urls!r}, batch_size={self._making.batch_size}, fields=({fields}))"
+        return (
+            f"{type(self).__name__}({urls_shown(self.urls)}, batch_size={self._making.batch_size}, fields=({fields}))"
+        )
 
     def _repr_html_(self) -> str:
         from loaders.notebook import facts_html, urls_in_words

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader, StreamLoader
+from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader, StreamLoader, mix
 from loaders.torch import ShardLoader as TorchLoader
 from tests.builders import picture, settle, write_labels, write_pictures, write_shard, write_tar
 from wds_tools.errors import (
@@ -557,3 +557,12 @@ def test_centre_crops_are_the_same_each_epoch(pictures: str) -> None:
     with ShardLoader(pictures, batch_size=50, image=CenterCrop(16), shuffle=False) as loader:
         first, second = (next(iter(loader)).jpg for _ in range(2))
     assert np.array_equal(first, second)
+
+
+def test_reprs_show_no_passwords_and_no_signatures() -> None:
+    urls = "https://me:s3cret@host/d/s-{000..009}.tar?sig=s3cret"
+    dataset = "https://me:s3cret@host/d/dataset.json?sig=s3cret"
+    loader = ShardLoader([dataset, "here/dataset.json"], batch_size=4, fields=["cls"])
+    texts = [repr(loader), repr(StreamLoader(urls, batch_size=4, fields=["cls"])), mix([(dataset, 1)]).parts[0].name]
+    assert all("s3cret" not in text and "host/d/" in text for text in texts), texts
+    assert "'here/dataset.json'" in texts[0]
