@@ -3,16 +3,18 @@
 A remote file is fetched in one request. What is kept of it in the cache directory is a pointer, named after its url
 (a hash, so that no secret of a url shows), which says the version (a strong ETag, else the time of the last change)
 and the size, and the content, named after url and version: so a file that somebody maps is never written again. The
-next opening asks for a byte of it, and believes what it has if version and size are the same still; a host that says no
-version is asked for everything each time. Of each url the content that was in use before is kept too, since another
-process may be about to map it, and older ones are removed.
+next opening asks for a byte of it, and believes what it has if version and size are the same still, or if the host
+cannot be reached, which is logged; a host that says no version is asked for everything each time. Of each url the
+content that was in use before is kept too, since another process may be about to map it, and older ones are removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +22,11 @@ from wds_tools import addresses
 from wds_tools.errors import (
     ListingError,
     RangesRefusedError,
+    ShardChangedError,
     ShardMissingError,
     StaleIndexError,
     TruncatedShardError,
+    UnavailableError,
 )
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.offsets import Offsets, map_offsets, offsets_in
@@ -31,6 +35,8 @@ from wds_tools.sources.options import Remote
 from wds_tools.sources.resolve import open_source, open_stream
 
 __all__ = ["Files"]
+
+_log = logging.getLogger(__name__)
 
 _PIECE = 1 << 20
 _LIMIT = 1 << 34  # 2 billion samples' offsets: beyond this it is something else
@@ -48,6 +54,7 @@ class Files:
     def __init__(self, cache: IndexCache, remote: Remote | None = None) -> None:
         self.remote = remote
         self._cache = cache
+        self._unreachable: set[str] = set()
 
     def read(self, url: str) -> bytes:
         """The content of a file.
@@ -101,12 +108,23 @@ class Files:
                 (folder / f"remote-{_hash(url)}.json").unlink()
 
     def _is_still(self, url: str, kept: _Kept) -> bool:
+        host = "/".join(url.split("/", 3)[:3])
+        if host in self._unreachable:
+            return True
         try:
             with open_source(url, remote=self.remote) as source:
                 size = source.size()
                 return (size, getattr(source, "version", None)) == (kept.size, kept.version)
         except RangesRefusedError:
             return False
+        except (ShardMissingError, ShardChangedError):
+            raise
+        except UnavailableError as error:
+            if error.errno == errno.EACCES:  # it is reached, and refuses
+                raise
+            self._unreachable.add(host)
+            _log.warning("what is kept is used without asking whether it has changed: %s", error)
+            return True
 
     def _fetched(self, url: str, pointer: Path, before: _Kept | None) -> Path | None:
         with open_stream(url, remote=self.remote) as stream:

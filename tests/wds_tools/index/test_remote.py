@@ -239,4 +239,16 @@ def test_listings_that_are_none_and_hosts_that_fail(folder: Path) -> None:
             open_dataset(server.url("/d/"))
         server.then = Behaviour(says(503))
         with pytest.raises(UnavailableError):
-            open_dataset(server.url("/d/"), remote=HASTY)
+            open_dataset(server.url("/e/"), remote=HASTY)
+
+
+def test_what_is_kept_opens_a_dataset_whose_host_is_gone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with serve(folder, "json") as server:
+        url = server.url("/d/")
+        open_dataset(url)
+        server.then = Behaviour(says(403))
+        with pytest.raises(UnavailableError, match="403"):
+            open_dataset(url, remote=HASTY)
+    close_idle()
+    same(open_dataset(url, remote=HASTY), open_dataset(folder))
+    assert caplog.text.count("without asking whether it has changed") == 1  # for the listing, not for its offsets again
