@@ -23,7 +23,7 @@ from wds_tools.pictures import decode
 from wds_tools.pictures.batched import MOST_FIELDS, Batched, Cut, centre, entire, plain_name, random_part
 from wds_tools.pictures.kernel import Kernel, capability
 from wds_tools.pictures.options import Pictures
-from wds_tools.sample import INDEX, KEY, SPECIAL, URL, RawSample
+from wds_tools.sample import INDEX, KEY, SPECIAL, URL
 
 __all__ = ["Counts", "Quick", "cut_of"]
 

@@ -161,11 +161,12 @@ def test_b04_random_numbers_differ_everywhere_and_repeat(tmp_path: Path, method:
     """In `random`, numpy and torch: by rank, worker and epoch; a second run draws the same."""
     # https://github.com/pytorch/pytorch/issues/5059
     urls = write_labels(tmp_path, [32, 32])
-    first = draws(urls, method, persistent=persistent, workers=4)
+    workers = 4 if method == "fork" else 2  # each start of a spawned one imports torch
+    first = draws(urls, method, persistent=persistent, workers=workers)
     assert len(first) == 2 * 2 * 32
     for generator in zip(*first, strict=True):
         assert len(set(generator)) == len(first)
-    assert draws(urls, method, persistent=persistent, workers=4) == first
+    assert draws(urls, method, persistent=persistent, workers=workers) == first
 
 
 # B07
@@ -197,12 +198,13 @@ def test_b07_every_epoch_is_another_split_and_the_same_on_every_machine(tmp_path
 
 
 @pytest.mark.long
-def test_b07_so_it_is_for_eight_ranks_and_spawned_workers(tmp_path: Path) -> None:
+def test_b07_so_it_is_for_eight_ranks_and_for_spawned_workers(tmp_path: Path) -> None:
     urls = write_labels(tmp_path, [8] * 16)
-    first, *others = elsewhere(urls, 8, "fork", "spawn", hash_seed=2)
-    check_epochs(first, 128)
-    assert len(others) == 7
-    assert all(other == first for other in others)
+    for count, method in ((8, "fork"), (2, "spawn")):
+        first, *others = elsewhere(urls, count, method, hash_seed=2)
+        check_epochs(first, 128)
+        assert len(others) == 3
+        assert all(other == first for other in others)
 
 
 # B22

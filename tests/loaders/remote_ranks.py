@@ -22,7 +22,7 @@ from loaders.torch import ShardLoader
 def main() -> None:
     urls, cache, out = sys.argv[1:]
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    epochs = []
+    epochs: list[list[list[int]]] = []
     with ShardLoader(urls, batch_size=8, fields=("cls",), seed=3, lanes=12, read=Reading(cache_dir=cache)) as loader:
         for _ in range(2):
             epochs.append([])

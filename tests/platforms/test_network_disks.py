@@ -45,7 +45,7 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs a C compiler, and Linux")
     library = tmp_path_factory.mktemp("preload") / "preload.so"
-    command = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, HERE / "preload.c", "-ldl"]
+    command = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(library), str(HERE / "preload.c"), "-ldl"]
     subprocess.run(command, check=True)
     return library
 

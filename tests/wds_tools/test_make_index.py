@@ -75,7 +75,7 @@ def test_each_folder_gets_its_own(tmp_path: Path) -> None:
     write_labels(tmp_path / "a", [3])
     write_labels(tmp_path / "b", [2, 2])
     made = make_index(str(tmp_path / "{a,b}"))
-    assert [(each.listing.parent.name, each.samples) for each in made] == [("a", 3), ("b", 4)]
+    assert [(Path(each.listing).parent.name, each.samples) for each in made] == [("a", 3), ("b", 4)]
 
 
 def test_sidecars_are_written_for_whoever_reads_them(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import torch
 from click.testing import CliRunner
 
 from shardwriter.commands import inputs
-from shardwriter.commands.inputs import InputOptions, input_options, make_input, nearest_folder
+from shardwriter.commands.inputs import InputOptions, input_options, make_input
 from shardwriter.inputs.kinds import KINDS, Kind
+from shardwriter.inputs.opening import nearest_folder
 from tests.builders import picture, write_shard
 from wds_tools.errors import UsageError
 
