@@ -203,7 +203,7 @@ def _reads(facts: Forecast) -> str:
         nbytes += f" to {options.size(reads.most_bytes)}"
     if reads.most_shards != reads.least_shards:
         shards += f" to {reads.most_shards:,}"
-    return f"{about}{nbytes} a rank, from {least}{shards} shards"
+    return f"{about}{nbytes} a rank, from {least}{shards} {'shard' if reads.most_shards == 1 else 'shards'}"
 
 
 def _mixing_lines(found: advice.Judgement, run: Run) -> Iterator[tuple[str, str]]:

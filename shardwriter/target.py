@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from wds_tools.addresses import scheme
-from wds_tools.errors import TargetError, UnavailableError, UsageError
+from wds_tools.errors import TargetError, UnavailableError, UsageError, counted
 from wds_tools.index.listing import offsets_name
 
 __all__ = ["Claim", "Names", "Target", "parse_names", "parse_pattern", "remove"]
@@ -123,7 +123,8 @@ class Target:
         if shards and not overwrite:
             stopped = "" if listed or self.listing is None else " of a run that was stopped, as there is no listing"
             raise TargetError(
-                f"{self.place} already holds {len(shards)} shards of {self.pattern}{stopped}; one is {shards[0]}",
+                f"{self.place} already holds {counted(len(shards), 'shard')} of {self.pattern}{stopped}; "
+                f"one is {shards[0]}",
                 cure="Write to another folder, or pass overwrite=True (--overwrite) to remove them first.",
             )
         ours = self.listing is not None and listed and self._lists_ours(self.listing)

@@ -84,7 +84,7 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
 
 def test_shards_of_the_pattern_are_refused_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / "train-000004.tar").touch()
-    with pytest.raises(TargetError, match=r"1 shards.*train-000004.tar.*overwrite=True"):
+    with pytest.raises(TargetError, match=r"1 shard of.*train-000004.tar.*overwrite=True"):
         target(tmp_path).check_free(overwrite=False)
     target(tmp_path).check_free(overwrite=True)
     target(tmp_path, "val-%06d.tar").check_free(overwrite=False)
