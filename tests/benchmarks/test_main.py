@@ -20,6 +20,7 @@ def test_material_is_made_once_and_in_four_shards(material: Material) -> None:
     assert 50_000 < again.mean_bytes() < 200_000
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset leaves its files open
 @pytest.mark.parametrize("name", command.BENCHMARKS)
 def test_each_runs_and_keeps_its_rows(

@@ -22,6 +22,7 @@ def named(rows: list[Row], work: str) -> dict[str, Row]:
     return {row.who: row for row in rows if row.work == work}
 
 
+@pytest.mark.long
 def test_all_are_timed_and_compared_with_ours_the_limit_and_the_fastest_other(material: Material) -> None:
     rows = race(material, QUICK, names=[CV2, OURS_STOCK, LIMIT, OURS])
     ran = named(rows, RACE)
@@ -46,6 +47,7 @@ def test_all_are_timed_and_compared_with_ours_the_limit_and_the_fastest_other(ma
     }
 
 
+@pytest.mark.long
 def test_who_cannot_run_is_named_with_the_reason(
     material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

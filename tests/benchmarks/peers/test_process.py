@@ -32,6 +32,7 @@ def work_of(material: Material, own: Path) -> Work:
     return Work(pictures=str(material.pictures), shards=material.shards, own=str(own))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [OURS, OURS_PILLOW, LIMIT, TUNED, "Dataset of files (cv2)"])
 def test_an_epoch_has_every_picture_once(material: Material, tmp_path: Path, name: str) -> None:
     work = work_of(material, tmp_path / "own")
