@@ -57,6 +57,10 @@ def _load_null() -> None:
 def _load_free() -> None:
     if getattr(sys, "_is_gil_enabled", lambda: True)():
         raise RuntimeError("this Python has a lock; README.md says where one without is looked for")
+    from wds_tools.pictures.kernel import capability
+
+    if not capability().huffman:  # built for another Python only
+        raise RuntimeError(capability().missing)
 
 
 def _load_free_null() -> None:
