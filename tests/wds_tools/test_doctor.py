@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def test_a_working_installation_is_described(tmp_path: Path, monkeypatch: pytest
     assert found["cache"].value.startswith(f"{tmp_path}/shardstream, ")
     assert not any(finding.state == "wrong" for finding in found.values())
     assert all(finding.advice for finding in found.values() if finding.state != "fine")
+
+
+def test_a_core_that_others_use_is_told_and_its_speed_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock) / 10)
+    worked = iter([0.0, 0.125])
+    monkeypatch.setattr(time, "thread_time", lambda: next(worked))
+    found = doctor._decoding()  # four crops in 0.5 s, of which 0.125 s were ours
+    assert found.value.startswith("32 crops ")
+    assert "25% of a core" in found.advice
 
 
 def test_a_kernel_that_was_not_built_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
