@@ -227,6 +227,9 @@ class Engine(Generic[J, S]):
         run.room.put(False)
         if run.feeder is not None:
             run.feeder.join()
+        with run.changed:  # entries and their run hold each other: batches made ahead would wait for the collector
+            run.entries.clear()
+            run.changed.notify_all()
 
     def _check_process(self) -> None:
         if self._process not in (None, os.getpid()):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -247,3 +249,29 @@ def test_a_fork_is_told_instead_of_waiting_for_ever() -> None:
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     engine.close()
+
+
+def test_jobs_that_nobody_took_do_not_wait_for_the_collector() -> None:
+    """Their batches are large, and a process that breaks its epochs off has few objects for the collector to count."""
+    made: list[weakref.ref[Squares]] = []
+
+    def jobs() -> Iterator[Squares]:
+        for number in range(20, 40):
+            job = Squares(number, 4)
+            made.append(weakref.ref(job))
+            yield job
+
+    gc.collect()
+    gc.disable()
+    try:
+        engine = engine_of(ahead=3)
+        engine.start(jobs())
+        engine.take()
+        engine.start(iter(()))
+        with pytest.raises(StopIteration):
+            engine.take()
+        engine.close()
+        assert len(made) >= 2
+        assert [job() for job in made] == [None] * len(made)
+    finally:
+        gc.enable()
