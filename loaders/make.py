@@ -82,6 +82,12 @@ class Maker:
         if worker.quick is not None:
             slots = worker.quick.make(job, slots, self._reader, worker)
             worker.decoder.looked_at = worker.quick.looked_at
+        if slots or bad:  # nearly never: and all that is not run is one thing less that decoding drove out of the cache
+            self._make_singly(job, slots, bad, worker)
+        worker.cpu_seconds = time.thread_time() - begun_cpu
+
+    def _make_singly(self, job: BatchJob, slots: list[int], bad: list[Bad], worker: Worker) -> None:
+        """Make these slots, and find others for the bad ones."""
         rows = _rows(job, [*slots, *(slot for slot, _ in bad)])
         claims = [job.claims[slot] for slot in slots] if job.claims is not None else None
         read = self._reader.read(job.samples[slots], worker.scratch, claims, _hole(job, slots, worker))
@@ -92,7 +98,6 @@ class Maker:
                 bad.append((slot, self._skipped(error)))
         for slot, failure in bad:
             self._replace(job, slot, failure, rows[slot], worker)
-        worker.cpu_seconds = time.thread_time() - begun_cpu
 
     def _next_of(self, read: Iterator[Encoded], worker: Worker) -> Encoded:
         begun = time.perf_counter()
