@@ -3,8 +3,8 @@
 A picture takes T microseconds on one core, of which its process holds the lock of the interpreter for G and is in C
 without it for the rest. A process with c cores so makes min(c / T, 1 / G) pictures a second and cannot keep more than
 T / G cores busy; a machine with more of them wants more processes, which one for each GPU gives anyway. G is measured
-as what our loader costs when the kernel's call returns at once, less what reading the same bytes costs (`os.pread`
-holds no lock), so it has parsing headers, drawing crops, and moving chunks and batches between threads in it.
+as what our loader costs when nothing is decoded, less what reading the same bytes costs (`os.pread` holds no lock), so
+it has parsing headers, drawing crops, and moving chunks and batches between threads in it.
 
 Contestants are those of `race`, started on so many cores (as `taskset` does) with as many workers or threads.
 """
