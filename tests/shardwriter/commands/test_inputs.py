@@ -14,6 +14,7 @@ from shardwriter.inputs.kinds import KINDS, Kind
 from shardwriter.inputs.opening import nearest_folder
 from tests.builders import picture, write_shard
 from wds_tools.errors import UsageError
+from wds_tools.sample import SPECIAL
 
 Run = Callable[..., str]
 
@@ -28,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def command(source: str, chosen: InputOptions) -> None:
         with make_input(source, chosen, temporary=tmp_path / "not/there/yet") as samples:
             sample = samples.sample(0)
-            fields = " ".join(sorted(sample.keys() - {"__key__"}))
+            fields = " ".join(sorted(sample.keys() - SPECIAL))
             click.echo(f"{type(samples).__name__} {len(samples)} {sample['__key__']} {fields}")
 
     def call(*arguments: str) -> str:
