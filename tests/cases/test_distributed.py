@@ -184,8 +184,9 @@ def elsewhere(urls: str, ranks: int, *methods: str, hash_seed: int) -> list[list
 def check_epochs(found: list[list[list[int]]], samples: int) -> None:
     for epoch in range(3):
         assert sorted(label for rank in found for label in rank[epoch]) == list(range(samples))
-    for rank in found:  # other samples, in another order, in each epoch
-        assert len({tuple(row) for row in rank}) == len({tuple(sorted(row)) for row in rank}) == 3
+    for rank in found:
+        assert len({tuple(row) for row in rank}) == 3  # another order in each epoch,
+        assert len(found) == 1 or len({tuple(sorted(row)) for row in rank}) == 3  # and other samples on each rank
 
 
 def test_b07_every_epoch_is_another_split_and_the_same_on_every_machine(tmp_path: Path) -> None:
@@ -198,9 +199,9 @@ def test_b07_every_epoch_is_another_split_and_the_same_on_every_machine(tmp_path
 
 
 @pytest.mark.long
-def test_b07_so_it_is_for_eight_ranks_and_for_spawned_workers(tmp_path: Path) -> None:
+def test_b07_so_it_is_for_four_ranks_and_for_spawned_workers(tmp_path: Path) -> None:
     urls = write_labels(tmp_path, [8] * 16)
-    for count, method in ((8, "fork"), (2, "spawn")):
+    for count, method in ((4, "fork"), (1, "spawn")):
         first, *others = elsewhere(urls, count, method, hash_seed=2)
         check_epochs(first, 128)
         assert len(others) == 3
