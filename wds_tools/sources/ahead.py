@@ -7,6 +7,7 @@ come. `close`, from any thread, ends what is under way; no thread stays.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Self
@@ -33,6 +34,7 @@ class AheadStream:
         self._pieces: deque[Future[memoryview]] = deque()
         self._here = memoryview(b"")
         self._closed = False
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._source!r})"
@@ -68,9 +70,10 @@ class AheadStream:
 
     def close(self) -> None:
         """Close the source, which ends the reads of our threads, and let them go. Twice does nothing."""
-        self._closed = True
+        with self._lock:  # a read of another thread may be asking for its next pieces, and must not make a pool anew
+            self._closed = True
+            pool, self._pool = self._pool, None
         self._source.close()
-        pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(cancel_futures=True)
         self._pieces.clear()
@@ -84,10 +87,14 @@ class AheadStream:
     def _next(self) -> bool:
         """Have the next piece here; whether there is one."""
         self._ask()
-        if not self._pieces:
-            return False
+        with self._lock:
+            if self._closed:  # just now: not the end, though no piece is left
+                raise self._over()
+            if not self._pieces:
+                return False
+            piece = self._pieces.popleft()
         try:
-            self._here = self._pieces.popleft().result()
+            self._here = piece.result()
         except CancelledError as error:
             raise self._over() from error
         self._ask()
@@ -98,11 +105,14 @@ class AheadStream:
         if self._closed:
             raise self._over()
         size = self._source.size()
-        while len(self._pieces) < UNDER_WAY and self._asked < size:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(UNDER_WAY, thread_name_prefix="shardstream-ahead")
-            begin, self._asked = self._asked, min(self._asked + self._piece, size)
-            self._pieces.append(self._pool.submit(self._read, begin, self._asked))
+        with self._lock:
+            if self._closed:
+                raise self._over()
+            while len(self._pieces) < UNDER_WAY and self._asked < size:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(UNDER_WAY, thread_name_prefix="shardstream-ahead")
+                begin, self._asked = self._asked, min(self._asked + self._piece, size)
+                self._pieces.append(self._pool.submit(self._read, begin, self._asked))
 
     def _read(self, begin: int, end: int) -> memoryview:
         data = np.empty(end - begin, dtype=np.uint8).data
