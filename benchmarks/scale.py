@@ -51,7 +51,7 @@ from pathlib import Path
 import numpy as np
 from loaders.job import Cursor
 from loaders.plan import share
-from loaders.selection import Options, WholeDataset
+from loaders.selection import Access, Options, WholeDataset
 from loaders.state import State, state_of
 place, batch, ranks = sys.argv[1], 256, 8
 def kb(file, name):
@@ -59,7 +59,7 @@ def kb(file, name):
 def pss():
     return kb("smaps_rollup", "Pss")
 def opened():
-    whole = WholeDataset(place).opened()
+    whole = WholeDataset(place).opened(Access())
     return whole.dataset, whole.plan(Options())
 def looked_up(dataset, order, position):
     samples = order.plan.samples

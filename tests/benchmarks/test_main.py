@@ -35,6 +35,8 @@ def test_each_runs_and_keeps_its_rows(
     facts = json.loads(kept.read_text())
     assert facts["pictures"] == material.count
     assert any(row["who"].startswith(OURS) for row in facts["rows"])
-    assert all(row["value"] > 0 for row in facts["rows"] if not row["at_most"])
+    ran = [row for row in facts["rows"] if row["value"] is not None]  # a Python without a lock may not be there
+    assert ran
+    assert all(row["value"] > 0 for row in ran if not row["at_most"])
     assert "quick: these figures mean nothing" in capsys.readouterr().out
     assert not (material.folder / "written").exists()
