@@ -23,7 +23,7 @@ test: lint  ## lint and the tests, a few minutes
 	$(BIN)/pytest -n 2 -m 'not long and not cuda'
 
 test-all: .venv/installed  ## the long tests: kills, soak
-	$(BIN)/pytest -m 'long and not cuda'
+	$(BIN)/pytest -m 'long and not cuda' --timeout 900
 
 test-cuda: .venv/installed  ## what needs a CUDA device, two minutes; skipped where there is none
 	$(BIN)/pytest -m cuda
