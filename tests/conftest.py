@@ -33,7 +33,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # Where torch or the packages that only tests use are not installed (`make test-python`), the modules that need them are
 # left out; a folder whose fixtures need them as a whole.
 _NEEDS = {
-    "torch": r"torch\b|loaders\.torch|wds_tools\.torch|tests\.cases\.inputs_fields",
+    "torch": r"torch\b|loaders\.torch|wds_tools\.torch|loaders\.interop\.takers|tests\.cases\.inputs_fields"
+    r"|tests\.loaders import ddp_scenarios",
     "torchdata": r"torchdata\b",
     "pytorch_lightning": r"pytorch_lightning\b",
     "accelerate": r"accelerate\b",
@@ -48,6 +49,22 @@ collect_ignore = [
     for path in Path(__file__).parent.rglob("*.py")
     if _missing and path != Path(__file__) and _import.search(path.read_text(encoding="utf-8"))
 ]
+
+# What imports nothing of torch and still starts something that does: commands, jobs, fields.
+_NEED_TORCH = (
+    *("loaders/commands/test_tune.py", "loaders/test_mix.py::test_torch_takes", "loaders/test_mix.py::test_workers_of"),
+    *("loaders/test_remote_ddp.py", "wds_tools/commands/test_doctor.py::test_each_finding", "wds_tools/test_demo.py"),
+    *("wds_tools/show/test_values.py::test_a_field_in_a_line[pt-", "wds_tools/test_cli.py::test_the_table_and"),
+)
+if importlib.util.find_spec("torch") is None:
+    collect_ignore.append(str(Path(__file__).parent / "wds_tools/test_commands.py"))  # imports all commands
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if importlib.util.find_spec("torch") is None:
+        for item in items:
+            if item.nodeid.removeprefix("tests/").startswith(_NEED_TORCH):
+                item.add_marker(pytest.mark.skip("needs torch"))
 
 
 @pytest.fixture(autouse=True)
