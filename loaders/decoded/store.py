@@ -103,6 +103,7 @@ class DecodedStore:
         self._table = np.frombuffer(mapped, np.uint64, header.samples, plan.table_at)
         self._sound = np.zeros(header.samples, dtype=np.bool_)  # what this process has checked
         self._written: dict[int, int] = {}
+        self._writing: set[int] = set()
         self._space = _Space()
         self._end = weakref.finalize(self, _end, place, descriptor, os.getpid())
 
@@ -165,8 +166,22 @@ class DecodedStore:
             fields: the sample, its pictures `Small`.
             names: which of its fields.
         """
-        if self._table[sample] or time.monotonic() < self._space.again_at:
+        if time.monotonic() < self._space.again_at or not self._claim(sample):
             return False
+        try:
+            return self._keep(sample, fields, names)
+        finally:
+            self._writing.discard(sample)
+
+    def _claim(self, sample: int) -> bool:
+        """Whether this thread is to write it: what stands in for a bad sample may be made twice at once."""
+        with self._space.lock:
+            if self._table[sample] or sample in self._writing:
+                return False
+            self._writing.add(sample)
+            return True
+
+    def _keep(self, sample: int, fields: RawSample, names: Sequence[str]) -> bool:
         written = self._time_of(self._shard_of(sample))
         pieces = layout.pack_record(self._birth, sample, written, fields, names)
         length = sum(map(len, pieces))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -92,6 +93,29 @@ def test_what_is_put_is_got(cache: DecodedCache, dataset: Dataset) -> None:
     finally:
         store.close()
     store.close()
+
+
+def test_what_two_threads_put_at_once_is_kept_once(cache: DecodedCache, dataset: Dataset) -> None:
+    def put_all() -> None:
+        start.wait()
+        for number in range(100):
+            done.append(put(store, number))
+
+    start, done = threading.Barrier(4), list[bool]()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with contextlib.closing(opened(cache, dataset)) as store:
+            threads = [threading.Thread(target=put_all) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert (sum(done), store.report().kept) == (100, 100)
+            for number in range(100):
+                assert_there(store, number)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_users_of_one_file_see_what_others_put(cache: DecodedCache, dataset: Dataset) -> None:
