@@ -34,7 +34,7 @@ from shardwriter.inputs.opening import nearest_folder, open_input
 from shardwriter.jobs import check_jobs
 from shardwriter.joint import check_parts_free
 from shardwriter.journal import journal_path
-from shardwriter.parts import Part, check_part, check_parts, parts_for
+from shardwriter.parts import Part, check_enough, check_part, check_parts, parts_for
 from shardwriter.place import Place, place_of
 from shardwriter.plan import CLASSES_NAME, FAILURES_NAME, Leg, targets
 from shardwriter.settings import Prepare, Settings
@@ -126,7 +126,7 @@ def pack(
         remote: how a store is asked; `storage` has the options of its file system.
 
     Raises:
-        UsageError: an option or an input that cannot be.
+        UsageError: an option or an input that cannot be, or more parts than samples.
         TargetError: `out` holds another dataset, or the beginnings of another run; the message says what differs.
         TooManyFailuresError: more failures than `max_failures`.
         UnavailableError: the disk is full, or a folder cannot be read.
@@ -153,6 +153,7 @@ def pack(
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             source = stack.enter_context(open_input(source, temporary=nearest_folder(out)))
+        check_enough(len(source), parts or (part or (0, 1))[1])
         task = Task(
             samples=source,
             out=absolute(os.fspath(out)),

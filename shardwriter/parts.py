@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from wds_tools.errors import UsageError
+from wds_tools.errors import UsageError, counted
 
-__all__ = ["Part", "check_part", "check_parts", "parts_for"]
+__all__ = ["Part", "check_enough", "check_part", "check_parts", "parts_for"]
 
 Part: TypeAlias = tuple[int, int]
 """(i, n): the i-th of n parts, i from 0 on."""
@@ -39,6 +39,20 @@ def check_parts(parts: int | None) -> int | None:
     if parts is not None and (isinstance(parts, bool) or not isinstance(parts, int) or parts < 1):
         raise UsageError(f"parts is {parts!r}, expected an int of 1 or more")
     return parts
+
+
+def check_enough(samples: int, parts: int) -> None:
+    """See that each part has a sample; an input without any makes one part.
+
+    Raises:
+        UsageError: there are more parts than samples, so that some would be datasets of nothing.
+    """
+    if parts > max(samples, 1):
+        cure = f"Ask for {samples:,} parts or fewer" if samples > 1 else "Pack it in one piece"
+        raise UsageError(
+            f"the input has {counted(samples, 'sample')}, less than one for each of {parts:,} parts",
+            cure=f"{cure}: a part of {SAMPLES_A_PART:,} samples is a good size.",
+        )
 
 
 def parts_for(samples: int) -> int:

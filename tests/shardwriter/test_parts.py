@@ -1,6 +1,6 @@
 import pytest
 
-from shardwriter.parts import MOST_PARTS, check_part, check_parts, parts_for
+from shardwriter.parts import MOST_PARTS, check_enough, check_part, check_parts, parts_for
 from wds_tools.errors import UsageError
 
 
@@ -18,6 +18,14 @@ def test_parts_are_accepted() -> None:
     for wrong in (0, -1, 2.0, True, "2"):
         with pytest.raises(UsageError, match="expected an int of 1 or more"):
             check_parts(wrong)  # type: ignore[arg-type]
+
+
+def test_more_parts_than_samples_are_refused() -> None:
+    for samples, parts in ((3, 3), (3, 1), (1, 1), (0, 1)):
+        check_enough(samples, parts)
+    for samples, parts, cure in ((3, 4, "3 parts or fewer"), (1, 2, "in one piece"), (0, 2, "in one piece")):
+        with pytest.raises(UsageError, match=f"less than one for each of {parts} parts.*{cure}"):
+            check_enough(samples, parts)
 
 
 def test_the_number_of_parts_grows_with_the_samples_up_to_a_bound() -> None:

@@ -233,3 +233,13 @@ def test_one_part_and_all_parts_are_not_asked_for_at_once(tmp_path: Path, pictur
         result = wds("pack", pictures, tmp_path / "out", "--part", "0/3", *more)
         assert (result.exit_code, "Leave part away" in result.stderr) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("asked", [("--parts", 13), ("--part", "0/13"), ("--part", "12/13")])
+def test_more_parts_than_samples_are_refused_before_anything_is_written(
+    tmp_path: Path, pictures: Path, asked: tuple[object, ...]
+) -> None:
+    result = wds("pack", pictures, tmp_path / "out", *asked)
+    assert result.exit_code == 2
+    assert "12 samples, less than one for each of 13 parts. Ask for 12 parts or fewer" in result.stderr
+    assert not (tmp_path / "out").exists()
