@@ -64,7 +64,9 @@ Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly, too fe
 @click.option(
     "--side", type=click.IntRange(min=1), default=224, show_default=True, help="Pixels of a batch's pictures."
 )
-@click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the order to a file.")
+@click.option(
+    "--plot", "picture", type=options.Target(dir_okay=False, path_type=Path), help="Draw the order to a file."
+)
 @options.as_json
 def plan_command(
     urls: tuple[str, ...],

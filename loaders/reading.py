@@ -10,6 +10,7 @@ from loaders.arguments import MOST_PREFETCHED, check_count
 from loaders.plan import DEFAULT_BLOCK_BYTES
 from loaders.selection import AnyPlan
 from loaders.wanted import MERGED_BYTES
+from wds_tools.addresses import given
 from wds_tools.errors import UsageError
 from wds_tools.sources.options import Remote
 
@@ -50,6 +51,8 @@ class Reading:
                 f"Reading.cache_bytes is {self.cache_bytes:,} without a cache_dir",
                 cure='Say where: Reading(cache_dir="/local/disk/cache", cache_bytes=...).',
             )
+        if self.cache_dir is not None:
+            given(self.cache_dir, "Reading.cache_dir")
         if self.remote is not None and not isinstance(self.remote, Remote):
             raise UsageError(f"Reading.remote is {self.remote!r}, expected a loaders.Remote")
 

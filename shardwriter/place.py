@@ -17,6 +17,7 @@ from pathlib import Path
 from shardwriter.parts import Part
 from shardwriter.remote import RemoteTarget, is_remote
 from shardwriter.target import Target, parse_names, parse_pattern
+from wds_tools import addresses
 from wds_tools.errors import public
 from wds_tools.index.cache import default_cache_dir
 from wds_tools.sources.options import Remote
@@ -69,9 +70,9 @@ def place_of(out: str | os.PathLike[str], remote: Remote | None = None, *, part:
     """The place that a path or a url names. Parts on their way into a store have folders of their own here.
 
     Raises:
-        UsageError: a url that nobody can write to.
+        UsageError: nothing, or a url that nobody can write to.
     """
-    text = os.fspath(out)
+    text = addresses.given(out, "out")
     if not is_remote(text):
         return Place(home=Path(text))
     base = text if text.endswith("/") else text + "/"

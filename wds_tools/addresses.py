@@ -24,6 +24,7 @@ __all__ = [
     "SHARD_SUFFIXES",
     "absolute",
     "expand_braces",
+    "given",
     "is_listing",
     "is_remote",
     "is_shard_name",
@@ -75,6 +76,23 @@ def path_of(address: str, *, windows: bool = os.name == "nt") -> str:
     raise UsageError(
         f"a file url of another host ({host!r}) cannot be read here", url=address, cure="Write file:///path"
     )
+
+
+def given(place: str | os.PathLike[str], what: str) -> str:
+    """The text of a path or a url that files will be written to.
+
+    Args:
+        place: where.
+        what: the argument, for the message.
+
+    Raises:
+        UsageError: an empty text. As a path it would be the current folder, and most often is a variable of a shell
+            that is not set.
+    """
+    text = os.fspath(place)
+    if not text:
+        raise UsageError(f"{what} is empty", cure="Name a folder; the current one is '.'.")
+    return text
 
 
 def expand_braces(address: str) -> list[str]:

@@ -24,7 +24,7 @@ import click
 
 from wds_tools import progress
 from wds_tools.cli import root
-from wds_tools.commands.options import SEED
+from wds_tools.commands.options import SEED, Target
 from wds_tools.errors import TargetError, counted
 from wds_tools.make_pictures import Region, make_pictures
 
@@ -60,7 +60,7 @@ Exit status: 0 made, 1 the folder cannot be written, 2 used wrongly.
 @click.option(
     "--keep",
     "folder",
-    type=click.Path(path_type=Path),
+    type=Target(path_type=Path),
     default=FOLDER,
     show_default=True,
     metavar="DIR",
@@ -100,7 +100,7 @@ def demo(ctx: click.Context, *, folder: Path, epochs: int, device: str | None, p
 
 
 @click.command("demo-pictures", hidden=True, epilog=PICTURES_EPILOG)
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=Target(path_type=Path))
 @click.option("--count", type=click.IntRange(min=1), default=PICTURES, show_default=True, help="Pictures in all.")
 @click.option(
     "--region",

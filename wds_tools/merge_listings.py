@@ -103,14 +103,14 @@ def merge_listings(
         remote: how stores are asked.
 
     Raises:
-        UsageError: parts that are missing, come twice or do not belong together; the message names them.
+        UsageError: `out` is empty, or parts are missing, come twice or do not belong together; the message names them.
         TargetError: a dataset.json is there already.
         ListingError, UnavailableError: a listing that is damaged or cannot be read.
     """
     places = [place for listing in listings for place in _named(listing, remote)]
     if not places:
         raise UsageError("no listings are given to be joined")
-    target = Delivery(os.fspath(out) if out is not None else _folder(places[0]), remote)
+    target = Delivery(addresses.given(out, "out") if out is not None else _folder(places[0]), remote)
     listing = target.named(LISTING_NAME)
     if listing in places:
         raise UsageError(f"{shown(listing)} is one of the listings to be joined", cure="Name another folder (--out).")

@@ -41,8 +41,8 @@ Exit status: 0 measured, 1 a sample cannot be read or decoded, 2 used wrongly.
 @click.option("--warmup", type=options.Duration(), default="2s", show_default=True, help="How long before that.")
 @click.option("--batches", type=click.IntRange(min=1), help="End after so many.")
 @click.option("--simulate-step", "step", type=options.Duration(), default="0", help="Of the training, as 50ms.")
-@click.option("--trace", "trace_file", type=click.Path(dir_okay=False, path_type=Path), help="Write what each did.")
-@click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw speed and queue.")
+@click.option("--trace", "trace_file", type=options.Target(dir_okay=False, path_type=Path), help="Write what each did.")
+@click.option("--plot", "picture", type=options.Target(dir_okay=False, path_type=Path), help="Draw speed and queue.")
 @options.as_json
 def bench(
     *,

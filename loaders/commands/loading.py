@@ -121,5 +121,7 @@ _OPTIONS = (
     click.option("--no-shuffle", is_flag=True, help="Dataset order."),
     click.option("--lanes", type=click.IntRange(min=1), help="As for ShardLoader."),
     click.option("--block-bytes", type=options.ByteSize(), metavar="SIZE", help="As for Reading."),
-    click.option("--cache-dir", type=click.Path(file_okay=False), help="Where remote shards are kept, as for Reading."),
+    click.option(
+        "--cache-dir", type=options.Target(file_okay=False), help="Where remote shards are kept, as for Reading."
+    ),
 )

@@ -41,8 +41,8 @@ Exit status: 0 all samples looked at are sound, 1 some are broken (the page says
 
 @click.command("view", epilog=EPILOG)
 @options.urls
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Draw a contact sheet to this PNG.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write one self-contained page.")
+@click.option("--out", type=options.Target(dir_okay=False, path_type=Path), help="Draw a contact sheet to this PNG.")
+@click.option("--html", type=options.Target(dir_okay=False, path_type=Path), help="Write one self-contained page.")
 @click.option("--live", is_flag=True, help="Serve pages of all samples until Ctrl-C, with search and classes.")
 @click.option("-n", "--count", type=click.IntRange(1, 10_000), default=48, show_default=True, help="Samples shown.")
 @click.option("--seed", type=options.SEED, default=0, show_default=True, help="Which samples are shown.")

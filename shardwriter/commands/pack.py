@@ -11,6 +11,7 @@ from shardwriter.commands.inputs import InputOptions, input_options, make_input
 from shardwriter.commands.options import Sectioned
 from shardwriter.commands.packing import SECTIONS, Packing, packing_options
 from wds_tools import progress
+from wds_tools.commands.options import Target
 
 __all__ = ["pack"]
 
@@ -40,7 +41,7 @@ _SECTIONS = {
 
 @click.command(epilog=EPILOG, cls=Sectioned, sections=_SECTIONS)
 @click.argument("source")
-@click.argument("out")
+@click.argument("out", type=Target())
 @input_options
 @packing_options
 @click.pass_context

@@ -13,6 +13,7 @@ from shardwriter.commands.options import Sectioned
 from shardwriter.commands.packing import SECTIONS, Packing, packing_options
 from shardwriter.inputs.opening import nearest_folder
 from wds_tools import progress
+from wds_tools.commands.options import Target
 
 __all__ = ["reshard"]
 
@@ -41,7 +42,7 @@ _SECTIONS = {"What is taken over": ("where", "keep", "drop", "rename", "keys", "
 
 @click.command(epilog=EPILOG, cls=Sectioned, sections=_SECTIONS)
 @click.argument("urls", nargs=-1, required=True, metavar="URLS...")
-@click.argument("out")
+@click.argument("out", type=Target())
 @click.option("--where", metavar="CONDITION", help="Only samples that fulfil it; see below.")
 @click.option("--keep", multiple=True, metavar="FIELD", help="Take over this field, again for each.  [default: all]")
 @click.option("--drop", multiple=True, metavar="FIELD", help="Leave this field out, again for each.")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shardwriter import BaseInput, PackSummary, class_folders, pack
+from shardwriter.pack import check_target
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import FieldError, TargetError, UnavailableError, UsageError
 from wds_tools.pictures.options import Pictures
@@ -267,6 +268,18 @@ def test_options_that_cannot_be_are_refused_before_anything_is_made(
     with pytest.raises(UsageError, match=next(iter(options))):
         pack(pictures, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("act", [pack, check_target])
+def test_an_empty_target_is_not_the_current_folder(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, act: Callable[..., object]
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UsageError, match="out is empty"):
+        act(pictures, "")
+    assert not list((tmp_path / "here").iterdir())
+    act(pictures, ".")
 
 
 def test_an_interrupt_leaves_finished_shards_and_no_listing(tmp_path: Path, pictures: Path) -> None:

@@ -124,6 +124,27 @@ def test_facts_come_as_json_too(name: str) -> None:
     assert has is not (name in NO_JSON), f"{name}: give it --json, or say in NO_JSON why it has none"
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("pack", "source", "OUT"), ("reshard", "urls", "OUT"), ("index", "urls", "--out"),
+        ("cache info", "--cache-dir"), ("cache clear", "--cache-dir"), ("cache warm", "urls", "--cache-dir"),
+        ("serve", "DIR"), ("demo", "--keep"), ("demo-pictures", "FOLDER"),
+        ("plan", "urls", "--plot"), ("bench", "urls", "--plot"), ("bench", "urls", "--trace"),
+        ("bench", "urls", "--cache-dir"), ("view", "urls", "--out"), ("view", "urls", "--html"),
+    ],
+)  # fmt: skip
+def test_an_empty_place_to_write_to_is_not_the_current_folder(
+    args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, *words, place = args
+    done = run(*name.split(), *words, *([place] if place.startswith("--") else []), "")
+    assert done.exit_code == 2
+    assert f"{place}': It is empty" in done.output
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_same_name_takes_the_same_kind_everywhere(name: str) -> None:
     for option, each in options_of(ALL[name]).items():

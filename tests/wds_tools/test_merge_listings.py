@@ -106,6 +106,11 @@ def test_a_listing_that_is_there_is_replaced_only_when_asked(parts: Callable[...
     assert Path(merge_listings(listings, force=True).listing).read_bytes() == first
 
 
+def test_an_empty_folder_is_not_the_current_one(parts: Callable[..., list[Path]]) -> None:
+    with pytest.raises(UsageError, match="out is empty"):
+        merge_listings(parts(1, 1), out="")
+
+
 def test_other_listings_are_joined_as_they_are_given(tmp_path: Path) -> None:
     for name, counts in (("b", [2, 3]), ("a", [4])):
         write_labels(tmp_path / name, counts)

@@ -58,7 +58,7 @@ Exit status: 0 everything is in the cache, 1 it has no room for all, 2 used wron
 
 _folder = click.option(
     "--cache-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=options.Target(path_type=Path, file_okay=False),
     help="Where the cache lies; the user's cache directory by default.",
 )
 

@@ -38,6 +38,8 @@ Exit status: 0 made or there already, 1 a shard cannot be indexed, 2 used wrongl
 @click.option("--merge", is_flag=True, help="Join the listings URLS, such as those of `wds pack --part`, into one.")
 @click.option(
     "--out",
+    type=options.Target(),
+    metavar="FOLDER",
     help="Write the listing of remote shards, or the joined one, into this folder; the joined one into a store, too.",
 )
 @options.as_json

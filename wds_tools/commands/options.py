@@ -13,7 +13,7 @@ from wds_tools.cli import second_words
 from wds_tools.errors import counted
 from wds_tools.show.words import size
 
-__all__ = ["SEED", "ByteSize", "Duration", "as_json", "complete_urls", "counted", "echo_json", "size", "urls"]
+__all__ = ["SEED", "ByteSize", "Duration", "Target", "as_json", "complete_urls", "counted", "echo_json", "size", "urls"]
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -34,6 +34,15 @@ SEED = click.IntRange(0, (1 << 64) - 1)
 """What a --seed may be: as `ShardLoader` and `pack` take them."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print facts as JSON.")
+
+
+class Target(click.Path):
+    """A path that is written to. Empty it is refused: it would mean the current folder (`addresses.given`)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("It is empty; the current folder is '.'.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class ByteSize(click.ParamType[int]):

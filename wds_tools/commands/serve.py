@@ -32,7 +32,7 @@ Exit status: 0 ended by Ctrl-C, 2 used wrongly, 143 ended by SIGTERM.
 
 
 @click.command("serve", epilog=EPILOG)
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=options.Target(path_type=Path))
 @click.option(
     "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="To listen at; 0.0.0.0 is all of them."
 )
