@@ -1,13 +1,15 @@
 """The short way of plain samples: read, cut and filled into the batch a chunk at a time, by C (`batched`).
 
-Taken where one column has pictures with a crop of this package and the others have no pictures and no arrays, where
-shards are local and samples go into the batch as they are (no transform=, no kept pictures). It makes what it can, and
+Taken where one column has pictures with a crop of this package and the others have no pictures and no arrays, and
+where samples go into the batch as they are (no transform=, no kept pictures). What was fetched is cut from where it
+came to lie; what a cache on disk has, from its file. It makes what it can, and
 names the slots that are left: these are made one by one as if nothing had been tried. So whatever is unusual about a
 sample is decided and told in one place only.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -76,22 +78,23 @@ class Quick:
         """Make the samples of these slots that are plain; returns the slots that are left."""
         slab = job.slabs[self._column]
         self.looked_at = None
-        if job.transformed or job.claims is not None or not isinstance(slab, np.ndarray) or not slots:
-            return slots
-        if self._in_vain == _PATIENCE:
+        if job.transformed or not isinstance(slab, np.ndarray) or not slots or self._in_vain == _PATIENCE:
             return slots
         which = _together(slots)
         numbers = job.samples[which]
-        with reader.lent(numbers, None if job.where is None else job.where[:, which]) as lent:
-            if lent.places is None:
-                return slots
+        claims = None if job.claims is None else [job.claims[slot] for slot in slots]
+        begun = time.perf_counter()
+        with reader.lent(numbers, None if job.where is None else job.where[:, which], claims) as lent:
+            counts.read_seconds += time.perf_counter() - begun
             lent.places[:, 0] = slots
-            made = self._batched.make(lent.places, job.draws, slab)
+            made = self._batched.make(lent.places, job.draws, slab, lent.memories)
         self.looked_at = (made.width, made.height, self._side) if made.width else None
         counts.read_seconds += made.read_nanoseconds * 1e-9
         counts.nbytes += made.nbytes
         found = zip(slots, made.samples, lent.urls, numbers.tolist(), strict=True)
         left = [slot for slot, sample, url, number in found if not self._put(job, slot, sample, url, number)]
+        if claims is not None:  # what is left has its claim until it is made again
+            job.release(slots if not left else [slot for slot in slots if slot not in left])
         self._in_vain = self._in_vain + 1 if 2 * len(left) > len(slots) else 0
         return left
 

@@ -96,36 +96,61 @@ class Encoded(NamedTuple):
 
 
 class Lent:
-    """Where some samples of local shards lie: descriptors that stay open inside the `with`, from which others read.
+    """Where some samples lie: in files that stay open inside the `with`, from which others read, or in memory.
 
     Attributes:
-        places: int64 (n, 4): 0, a descriptor, and the range of bytes, of each; None where one of them lies elsewhere.
+        places: int64 (n, 4) of each: 0, a descriptor or -1 - its place in `memories`, and the range of bytes; an empty
+            range where it cannot be lent.
+        memories: the bytes of those that are in no file.
         urls: their shards.
     """
 
-    __slots__ = ("_lenders", "places", "urls")
+    __slots__ = ("_lenders", "memories", "places", "urls")
 
-    def __init__(self) -> None:
-        self.places: npt.NDArray[np.int64] | None = None
-        self.urls: list[str] = []
+    def __init__(self, count: int) -> None:
+        self.places: npt.NDArray[np.int64] = np.zeros((count, 4), np.int64)
+        self.memories: list[memoryview] = []
+        self.urls: list[str] = [""] * count
         self._lenders: list[Lending] = []
 
-    def borrow(self, opened: Sequence[OpenShard], ranges: Ints) -> None:
-        """Borrow the descriptors of these shards, where all have one; ranges: int64 (2, n)."""
-        descriptors: list[int] = []
-        for each in opened:
-            lender = each.lender
-            if lender is None:
-                return
-            self._lenders.append(lender)
-            descriptor = lender.lend()
-            if descriptor is None:
-                return
-            descriptors.append(descriptor)
-        self.urls = [each.url for each in opened]
-        self.places = np.zeros((len(opened), 4), np.int64)
-        self.places[:, 1] = descriptors
+    def borrow(self, opened: Sequence[OpenShard | None], claims: Sequence[Claim | None] | None, ranges: Ints) -> None:
+        """Have what can be had of samples in these shards; ranges: int64 (2, n)."""
+        descriptors = [
+            None
+            if shard is None
+            else self._from_file(shard, begin, end)
+            if claims is None or (claim := claims[at]) is None
+            else self._claimed(claim, shard, begin, end)
+            for at, (shard, begin, end) in enumerate(zip(opened, *ranges.tolist(), strict=True))
+        ]
+        self.urls = ["" if shard is None else shard.url for shard in opened]
+        self.places[:, 1] = [0 if descriptor is None else descriptor for descriptor in descriptors]
         self.places[:, 2:] = ranges.T
+        for at, descriptor in enumerate(descriptors):
+            if descriptor is None:
+                self.places[at, 2:] = 0
+            elif descriptor < 0:
+                self.places[at, 2:] = 0, len(self.memories[-1 - descriptor])
+
+    def _from_file(self, shard: OpenShard, begin: int, end: int) -> int | None:
+        lender = shard.lender
+        if lender is None:
+            return None
+        self._lenders.append(lender)
+        try:
+            return lender.lend(begin, end)
+        except ShardstreamError:
+            return None
+
+    def _claimed(self, claim: Claim, shard: OpenShard, begin: int, end: int) -> int | None:
+        try:
+            data = claim.data()
+        except ShardstreamError:
+            return None
+        if data is None:
+            return self._from_file(shard, begin, end)
+        self.memories.append(data)
+        return -len(self.memories)
 
     def __enter__(self) -> Self:
         return self
@@ -239,23 +264,27 @@ class SampleReader:
         except ShardstreamError:
             return None
 
-    def lent(self, samples: Ints, where: Ints | None = None) -> Lent:
+    def lent(self, samples: Ints, where: Ints | None = None, claims: Sequence[Claim | None] | None = None) -> Lent:
         """Where samples lie, for somebody who reads them from there. What is wrong with a shard is left to `read`.
+
+        Waits for what was announced and is not there yet.
 
         Args:
             samples: int64 (n,), their numbers.
             where: what `located` said of them.
+            claims: what `Announcer.announce` gave for each of them; not released here.
         """
-        lent = Lent()
+        lent = Lent(len(samples))
         where = self.located(samples) if where is None else where
-        if where is None:
-            return lent
-        try:
-            opened = list(map(self._shards.open, where[0].tolist()))
-        except ShardstreamError:
-            return lent
-        lent.borrow(opened, where[1:])
+        if where is not None:
+            lent.borrow(list(map(self._opened, where[0].tolist())), claims, where[1:])
         return lent
+
+    def _opened(self, shard: int) -> OpenShard | None:
+        try:
+            return self._shards.open(shard)
+        except ShardstreamError:
+            return None
 
     def _claimed(self, claim: Claim, number: int, scratch: Scratch) -> Iterator[Encoded]:
         """An announced sample of a remote shard."""

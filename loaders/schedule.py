@@ -117,7 +117,7 @@ class Schedule:
         samples = order.samples(positions)
         alone = numbers.step == 1 and self.plan.shuffle and self.plan.lanes % self.world_size == 0
         claims = ahead.announce(order, positions, samples, alone=alone, urgent=urgent)
-        where = self._locate(samples) if claims is None else None
+        where = self._locate(samples)
         rows = self._draws(order.epoch, positions)
         jobs, at = [], 0
         for number, (mine, valid) in zip(numbers, shares, strict=True):

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders import CenterCrop, Mask, RandomResizedCrop, Resize, ShardLoader
+from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader
 from loaders.fields import parse_fields
 from loaders.quick import Quick, cut_of
 from tests.builders import picture, write_tar
+from tests.loaders.remote_data import indexed, served
 from tests.wds_tools.pictures.made import saved, scene, with_orientation
 from wds_tools.errors import DataError
 from wds_tools.pictures import _pixels
@@ -86,6 +87,7 @@ def test_where_it_is_taken() -> None:
 
 def odd_shards(folder: Path) -> str:
     """Forty-eight samples of all that is usual, and of some that is not."""
+    folder.mkdir(exist_ok=True)
     for shard in range(2):
         members: list[tuple[str, bytes]] = []
         for number in range(shard * 24, shard * 24 + 24):
@@ -183,6 +185,56 @@ def test_errors_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(Quick, "of", lambda *_: None)
     assert said[0] == said[1]
     assert "b0" in said[0]
+
+
+def places_of(urls: Any, **options: Any) -> tuple[list[Any], set[str]]:
+    """What comes out, shards by their place in the dataset, and where the short way found the bytes."""
+    used: set[str] = set()
+    make = Batched.make
+
+    def watched(self: Batched, places: Any, *rest: Any) -> Any:
+        used.update("memory" if place[1] < 0 else "file" for place in places.tolist() if place[3] > place[2])
+        return make(self, places, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Batched, "make", watched)
+        facts = facts_of(urls, **options)
+    return [[*each[:4], *each[5:]] if isinstance(each, list) else each for each in facts], used
+
+
+@pytest.mark.parametrize("more", [{}, {"exclude": [0, 1, 17]}, {"tail": "pad", "batch_size": 7}], ids=str)
+def test_what_was_fetched_is_made_where_it_came_to_lie(tmp_path: Path, more: dict[str, Any]) -> None:
+    urls = indexed(odd_shards(tmp_path / "data"))
+    local, _ = places_of(urls, image=CROPS[0], **more)
+    with served(urls) as server:
+        remote = server.url("/d/dataset.json")
+        assert places_of(remote, image=CROPS[0], **more) == (local, {"memory"})
+        read = Reading(cache_dir=tmp_path / "cache")
+        assert places_of(remote, image=CROPS[0], read=read, **more) == (local, {"file"})
+
+
+def test_bad_samples_of_a_server_are_skipped_alike(tmp_path: Path) -> None:
+    urls = indexed(spoiled(tmp_path / "data"))
+    local, _ = places_of(urls, image=CROPS[0], on_error="skip")
+    with served(urls) as server:
+        for read in (Reading(), Reading(cache_dir=tmp_path / "cache")):
+            found, _ = places_of(server.url("/d/dataset.json"), image=CROPS[0], on_error="skip", read=read)
+            assert found == local
+
+
+def test_what_a_cache_has_damaged_is_left_and_comes_anew(tmp_path: Path) -> None:
+    urls = indexed(odd_shards(tmp_path / "data"))
+    local, _ = places_of(urls, image=CROPS[0])
+    with served(urls) as server:
+        read = Reading(cache_dir=tmp_path / "cache")
+        places_of(server.url("/d/dataset.json"), image=CROPS[0], read=read)
+        entries = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.stat().st_size > 30_000]
+        assert entries
+        for path in entries:
+            content = bytearray(path.read_bytes())
+            content[2000] ^= 1
+            path.write_bytes(content)
+        assert places_of(server.url("/d/dataset.json"), image=CROPS[0], read=read) == (local, {"file"})
 
 
 def test_plain_samples_leave_nothing_to_be_made_singly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

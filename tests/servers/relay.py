@@ -22,8 +22,8 @@ from typing import Self
 
 __all__ = ["Relay"]
 
-_PIECE = 16 << 10
-_AHEAD = 256  # pieces on their way, each direction: 4 MiB, the product of a fast line's bandwidth and delay
+_PIECE = 256 << 10
+_AHEAD = 64
 
 
 @dataclass

@@ -31,6 +31,7 @@ class Kernel:
     def samples(  # only where JPEG is not ""
         self,
         places: Any,
+        memories: tuple[BytesLike, ...],
         draws: Any,
         out: Any,
         pictures: tuple[str, ...],

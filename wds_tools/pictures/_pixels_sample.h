@@ -35,7 +35,7 @@ typedef struct {
     size_t size;
 } pixels_span;
 
-/* Where a sample lies. */
+/* Where a sample lies: in a file, or in memory -1 - descriptor of those that the caller has. */
 typedef struct {
     int64_t slot, descriptor, begin, end;
 } pixels_place_of;
@@ -54,7 +54,7 @@ typedef struct {
     pixels_jpeg *jpeg;     /* owned */
 } pixels_tools;
 
-/* Read a sample into tools->bytes; false where it is too large, or was not read whole in one go. */
+/* Read a sample of a file into tools->bytes; false where it is too large, or was not read whole in one go. */
 bool pixels_sample_read(pixels_tools *tools, const pixels_place_of *place);
 
 /* The members of the one plain sample that fills these bytes; false where they are something else, or there is no picture. */

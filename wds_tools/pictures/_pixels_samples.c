@@ -54,6 +54,8 @@ typedef struct {
     pixels_word pictures[MOST_WORDS], wanted[MOST_WORDS];
     PyObject *names; /* borrowed: the tuple of wanted fields */
     Py_buffer places, draws, out;
+    Py_buffer *memories; /* owned; as many as are held */
+    Py_ssize_t memory_count;
     Py_ssize_t count, draws_each;
     row *rows; /* owned, as the arena is */
     arena kept;
@@ -67,13 +69,24 @@ static long long now(void) {
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-static bool make(chunk *all, pixels_tools *tools, const pixels_place_of *place, row *into) {
+/* The sample's bytes, where they are or read; NULL where they cannot be had. */
+static const uint8_t *bytes_of(chunk *all, pixels_tools *tools, const pixels_place_of *place) {
+    if (place->descriptor < 0) {
+        int64_t size = place->end - place->begin;
+        const uint8_t *memory = all->memories[-1 - place->descriptor].buf;
+        return size > 0 && size <= PIXELS_MOST_BYTES ? memory + place->begin : NULL;
+    }
     long long begun = now();
     bool read = pixels_sample_read(tools, place);
     all->read_nanoseconds += now() - begun;
+    return read ? tools->bytes.bytes : NULL;
+}
+
+static bool make(chunk *all, pixels_tools *tools, const pixels_place_of *place, row *into) {
+    const uint8_t *bytes = bytes_of(all, tools, place);
     size_t size = (size_t)(place->end - place->begin);
     pixels_members members;
-    if (!read || !pixels_sample_members(tools->bytes.bytes, size, &all->recipe, &members)) return false;
+    if (!bytes || !pixels_sample_members(bytes, size, &all->recipe, &members)) return false;
     const double *draws = all->draws.obj ? (const double *)all->draws.buf + place->slot * all->draws_each : NULL;
     const Py_ssize_t *shape = all->out.shape;
     uint8_t *memory = (uint8_t *)all->out.buf + place->slot * (shape[1] * shape[2] * 3);
@@ -121,6 +134,14 @@ static int cut_of(PyObject *tuple, pixels_cut *cut) {
     return 0;
 }
 
+/* Whether a range may be read: of a memory it must lie inside. */
+static bool there(const chunk *all, const pixels_place_of *place) {
+    if (place->descriptor >= 0) return place->descriptor <= INT32_MAX;
+    if (place->descriptor < -all->memory_count) return false;
+    const Py_buffer *memory = &all->memories[-1 - place->descriptor];
+    return place->begin >= 0 && place->begin <= place->end && place->end <= memory->len;
+}
+
 static bool fits(const chunk *all) {
     const Py_buffer *out = &all->out, *draws = &all->draws;
     bool numbers = all->places.itemsize == 8 && all->places.ndim == 2 && all->places.shape[1] == 4;
@@ -134,17 +155,36 @@ static bool fits(const chunk *all) {
     }
     const pixels_place_of *places = all->places.buf;
     for (Py_ssize_t at = 0; at < all->places.shape[0]; at++) {
-        if (places[at].slot >= 0 && places[at].slot < out->shape[0] &&
-            (!draws->obj || places[at].slot < draws->shape[0]) && places[at].descriptor >= 0 &&
-            places[at].descriptor <= INT32_MAX)
+        const pixels_place_of *place = &places[at];
+        if (place->slot >= 0 && place->slot < out->shape[0] && (!draws->obj || place->slot < draws->shape[0]) &&
+            there(all, place))
             continue;
-        PyErr_SetString(PyExc_ValueError, "a place is a slot of out, a descriptor, and a range");
+        PyErr_SetString(PyExc_ValueError, "a place is a slot of out, a descriptor or -1 - a memory, and a range of it");
         return false;
     }
     return true;
 }
 
-static bool hold(chunk *all, PyObject *places, PyObject *draws, PyObject *out) {
+static bool hold_memories(chunk *all, PyObject *memories) {
+    if (!PyTuple_Check(memories)) {
+        PyErr_SetString(PyExc_TypeError, "memories are a tuple");
+        return false;
+    }
+    Py_ssize_t count = PyTuple_Size(memories);
+    all->memories = calloc((size_t)count + 1, sizeof *all->memories);
+    if (!all->memories) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (; all->memory_count < count; all->memory_count++)
+        if (PyObject_GetBuffer(PyTuple_GetItem(memories, all->memory_count), &all->memories[all->memory_count],
+                               PyBUF_SIMPLE) < 0)
+            return false;
+    return true;
+}
+
+static bool hold(chunk *all, PyObject *places, PyObject *memories, PyObject *draws, PyObject *out) {
+    if (!hold_memories(all, memories)) return false;
     if (PyObject_GetBuffer(places, &all->places, PyBUF_C_CONTIGUOUS) < 0) return false;
     if (draws != Py_None && PyObject_GetBuffer(draws, &all->draws, PyBUF_C_CONTIGUOUS) < 0) return false;
     return PyObject_GetBuffer(out, &all->out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) == 0 && fits(all);
@@ -154,6 +194,8 @@ static void let_go(chunk *all) {
     if (all->places.obj) PyBuffer_Release(&all->places);
     if (all->draws.obj) PyBuffer_Release(&all->draws);
     if (all->out.obj) PyBuffer_Release(&all->out);
+    for (Py_ssize_t at = 0; at < all->memory_count; at++) PyBuffer_Release(&all->memories[at]);
+    free(all->memories);
     free(all->rows);
     free(all->kept.bytes);
 }
@@ -211,16 +253,17 @@ static PyObject *run(Kernel *self, chunk *all) {
 }
 
 const char kernel_samples_doc[] =
-    "samples(places, draws, out, pictures, wanted, cut, orient, max_pixels, entropy)\n--\n\n"
-    "Read samples, and cut their pictures into rows of out. places: int64 (n, 4), row of out and draws, descriptor, range.\n"
+    "samples(places, memories, draws, out, pictures, wanted, cut, orient, max_pixels, entropy)\n--\n\n"
+    "Read samples, and cut their pictures into rows of out. places: int64 (n, 4), row of out and draws, descriptor or\n"
+    "-1 - the place of a buffer in memories, range.\n"
     "Returns a list, with for each sample None where it is left to Python, or its key and a dict of the wanted fields;\n"
     "the bytes of those that were made; nanoseconds of reading; width and height of the first picture, or 0, 0. An entropy of 3 decodes nothing.";
 
 PyObject *kernel_samples(PyObject *self, PyObject *arguments) {
     chunk all = {0};
-    PyObject *places, *draws, *out, *pictures, *cut, *result = NULL;
+    PyObject *places, *memories, *draws, *out, *pictures, *cut, *result = NULL;
     int orient, entropy;
-    if (!PyArg_ParseTuple(arguments, "OOOOOOpLi", &places, &draws, &out, &pictures, &all.names, &cut, &orient,
+    if (!PyArg_ParseTuple(arguments, "OOOOOOOpLi", &places, &memories, &draws, &out, &pictures, &all.names, &cut, &orient,
                           &all.recipe.most_pixels, &entropy))
         return NULL;
     all.recipe.pictures = all.pictures;
@@ -230,7 +273,7 @@ PyObject *kernel_samples(PyObject *self, PyObject *arguments) {
     all.recipe.idle = entropy == 3;
     all.recipe.picture_count = words_of(pictures, all.pictures);
     all.recipe.wanted_count = all.recipe.picture_count < 0 ? -1 : words_of(all.names, all.wanted);
-    if (all.recipe.wanted_count >= 0 && cut_of(cut, &all.recipe.cut) && hold(&all, places, draws, out))
+    if (all.recipe.wanted_count >= 0 && cut_of(cut, &all.recipe.cut) && hold(&all, places, memories, draws, out))
         result = run((Kernel *)self, &all);
     let_go(&all);
     return result;

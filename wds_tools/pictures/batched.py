@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from wds_tools.pictures.kernel import Kernel
 from wds_tools.pictures.options import Pictures
-from wds_tools.sample import SPECIAL
+from wds_tools.sample import SPECIAL, BytesLike
 
 __all__ = ["MOST_FIELDS", "Batched", "Cut", "Made", "centre", "entire", "plain_name", "random_part"]
 
@@ -101,16 +101,22 @@ class Batched:
         self._how = (tuple(pictures), tuple(wanted), tuple(cut), options.orient, options.max_pixels)
 
     def make(
-        self, places: npt.NDArray[np.int64], draws: npt.NDArray[np.float64] | None, out: npt.NDArray[np.uint8]
+        self,
+        places: npt.NDArray[np.int64],
+        draws: npt.NDArray[np.float64] | None,
+        out: npt.NDArray[np.uint8],
+        memories: Sequence[BytesLike] = (),
     ) -> Made:
         """Make samples.
 
         Args:
             places: int64 (n, 4): the row of `out` and of `draws`, a descriptor, and where the sample begins and ends.
+                A descriptor of -1 - m means `memories[m]`. A sample of no bytes is left.
             draws: float64 (m, 44), uniform numbers; None where the cut needs none.
             out: uint8 (m, height, width, 3), without gaps. The rows of samples that are left are undefined.
+            memories: bytes in which samples lie that are in no file.
         """
-        return Made(*self._kernel.samples(places, draws, out, *self._how))
+        return Made(*self._kernel.samples(places, tuple(memories), draws, out, *self._how))
 
 
 def plain_name(field: str) -> bool:

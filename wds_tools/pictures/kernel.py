@@ -197,10 +197,12 @@ class Kernel:
             out[...] = place
         return True
 
-    def samples(self, places: Any, draws: Any, out: Any, *how: Any) -> tuple[list[Any], int, int, int, int]:
+    def samples(
+        self, places: Any, memories: tuple[BytesLike, ...], draws: Any, out: Any, *how: Any
+    ) -> tuple[list[Any], int, int, int, int]:
         """Make a chunk of samples; see `batched.Batched`, whose call this is."""
-        pictures, wanted, cut, orient, max_pixels = how
-        return self._kernel.samples(places, draws, out, pictures, wanted, cut, orient, max_pixels, self._entropy)
+        pictures, wanted, cut, orient, most = how
+        return self._kernel.samples(places, memories, draws, out, pictures, wanted, cut, orient, most, self._entropy)
 
     @property
     def decoded_itself(self) -> bool:

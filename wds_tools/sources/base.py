@@ -66,10 +66,13 @@ class Scattering(Protocol):
 
 @runtime_checkable
 class Lending(Protocol):
-    """A source that is a local file, from whose descriptor others may read."""
+    """A source whose bytes lie in a local file, at the same offsets, from whose descriptor others may read."""
 
-    def lend(self) -> int | None:
-        """The descriptor, None where it is not open. It stays open until `give_back`, which is always called."""
+    def lend(self, start: int, stop: int) -> int | None:
+        """The descriptor; None where it is not open, or has not all of these bytes.
+
+        It stays open until `give_back`, which is always called. May raise what `read_into` does.
+        """
         ...
 
     def give_back(self) -> None:

@@ -95,7 +95,7 @@ class LocalFile:
         finally:
             self.give_back()
 
-    def lend(self) -> int | None:
+    def lend(self, start: int = 0, stop: int = 0) -> int | None:  # noqa: ARG002 - it has what it has
         """The descriptor, None where the file is not open. It stays open until `give_back`, which is always called."""
         self._readers.append(None)
         return self._descriptor

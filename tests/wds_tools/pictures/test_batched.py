@@ -138,6 +138,28 @@ def test_samples_come_as_they_are_decoded_one_by_one(tmp_path: Path, closing: li
     assert made.nbytes == shard.offsets[-1] - shard.offsets[0]
 
 
+def test_samples_in_memory_come_as_those_in_a_file(tmp_path: Path, closing: list[LocalFile]) -> None:
+    members = [(f"k{n}.{field}", data) for n in range(4) for field, data in (("jpg", jpeg(40 + n, 31)), ("cls", b"7"))]
+    shard = Shard(tmp_path / "a.tar", members, 1)
+    closing.append(shard.source)
+    out, wanted = np.zeros((4, 20, 30, 3), np.uint8), np.zeros((4, 20, 30, 3), np.uint8)
+    expected = shard.made(wanted)
+    whole, begins = (tmp_path / "a.tar").read_bytes(), shard.offsets
+    one = [whole[begins[n] : begins[n + 1]] for n in range(4)]
+    # two alone, two side by side in one piece of memory, one of no bytes
+    places = [[0, -1, 0, len(one[0])], [2, -3, 0, len(one[2])], [3, -3, len(one[2]), len(one[2] + one[3])]]
+    places += [[1, -2, 0, len(one[1])], [1, -2, 5, 5]]
+    batched = Batched(Kernel(), ("jpg",), ("cls",), entire(), Pictures())
+    made = batched.make(np.array(places), None, out, [one[0], bytearray(one[1]), memoryview(one[2] + one[3])])
+    assert made.samples == [*(expected.samples[n] for n in (0, 2, 3, 1)), None]
+    assert np.array_equal(out, wanted)
+    for bad in ([0, -2, 0, 1], [0, -1, -1, 5], [0, -1, 3, 2], [0, -1, 0, len(one[0]) + 1]):
+        with pytest.raises(ValueError, match="a place is"):
+            batched.make(np.array([bad]), None, out, [one[0]])
+    with pytest.raises(TypeError):
+        batched.make(np.array([[0, -1, 0, 1]]), None, out, ["no bytes"])  # type: ignore[list-item]
+
+
 def test_odd_samples_are_left_and_their_neighbours_made(tmp_path: Path, closing: list[LocalFile]) -> None:
     members = [
         ("a.jpg", PLAIN),
@@ -223,11 +245,11 @@ def test_wrong_arguments_are_refused() -> None:
         (good, None, out, [1]),
     ]:
         with pytest.raises(ValueError, match=r"places are|a place is|a cut is"):
-            kernel.samples(places, draws, memory, ("jpg",), (), how, True, 1000, 0)  # type: ignore[arg-type]
+            kernel.samples(places, (), draws, memory, ("jpg",), (), how, True, 1000, 0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at most 16"):
-        kernel.samples(good, None, out, tuple("abcdefghijklmnopq"), (), cut, True, 1000, 0)
+        kernel.samples(good, (), None, out, tuple("abcdefghijklmnopq"), (), cut, True, 1000, 0)
     with pytest.raises((BufferError, ValueError)):
-        kernel.samples(good, None, out[:, ::2], ("jpg",), (), cut, True, 1000, 0)
+        kernel.samples(good, (), None, out[:, ::2], ("jpg",), (), cut, True, 1000, 0)
 
 
 def test_names_that_c_compares() -> None:

@@ -12,6 +12,7 @@ that says so.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -101,6 +102,21 @@ class Entry:
             self.doubt(start, stop)
             return False
         return True
+
+    def lend(self, start: int, stop: int) -> int | None:
+        """The descriptor, if all these bytes are here and right; open until `give_back`, which is always called."""
+        descriptor = self._file.lend()
+        if not 0 <= start < stop <= self.layout.size:
+            return None
+        if self.sound.find(0, start // LEAF, (stop - 1) // LEAF + 1) >= 0:
+            steps = [start, *range((start // EXTENT + 1) * EXTENT, stop, EXTENT), stop]
+            if not all(self.check(*each) for each in itertools.pairwise(steps)):
+                return None
+        return descriptor
+
+    def give_back(self) -> None:
+        """End the use of what `lend` gave."""
+        self._file.give_back()
 
     def check(self, start: int, stop: int) -> bool | None:
         """Whether the bytes from `start` to `stop`, all of one extent, are right; None if they are not there."""

@@ -98,6 +98,15 @@ class CachedFile:
             at = (extent + 1) * EXTENT
         return True
 
+    def lend(self, start: int, stop: int) -> int | None:
+        """The descriptor of the file on the disk, if these bytes are there; open until `give_back`, called always."""
+        return None if self._entry is None else self._entry.lend(start, stop)
+
+    def give_back(self) -> None:
+        """End the use of what `lend` gave."""
+        if self._entry is not None:
+            self._entry.give_back()
+
     def announce(self, offset: int, length: int) -> None:
         """Ask the kernel to begin to read what is here."""
         if self._entry is not None:
