@@ -8,6 +8,7 @@ failures end a run or who watches the progress belongs to the call (`pack`).
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -69,6 +70,11 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or "%" in self.name:
             raise UsageError(f"name is {self.name!r}, expected the beginning of a file name, such as 'train'")
+        if (sign := _PATTERN.search(self.name)) is not None:
+            raise UsageError(
+                f"name is {self.name!r}, where whoever reads the shards takes {sign[0]!r} for a part of a pattern",
+                cure="Leave it out: numbers are added, as in train-000000.tar. ShardWriter takes such names.",
+            )
         check_seed(self.seed)
         check_kind(self.checksum)
         Checker(self.check, self.pictures)
@@ -96,6 +102,8 @@ class Settings:
         return f"shardwriter.pack({', '.join(['source', 'out', *changed])})"
 
 
+_PATTERN = re.compile(r"[{}*?\[\]]|::")
+"""As urls use them. A name like this is a pattern by mistake far more often than meant."""
 _NAMES = tuple(field.name for field in dataclasses.fields(Settings))
 
 

@@ -51,7 +51,7 @@ def test_the_call_names_what_was_said_and_no_address_in_memory() -> None:
     assert "0x" not in Settings(transcode=Grey()).call()
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "100%"])
+@pytest.mark.parametrize("name", ["", "a/b", "100%", "{0..3}", "train*", "train[1]", "a?", "a::b"])
 def test_names_that_cannot_be_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="name is"):
         Settings(name=name)
