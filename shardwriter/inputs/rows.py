@@ -8,6 +8,7 @@ breaks. Text is UTF-8, with or without a byte order mark, unless `encoding` says
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -26,6 +27,8 @@ __all__ = ["CsvRows", "JsonRows", "Row", "Rows", "TextRows", "folder_of", "looku
 Row: TypeAlias = Mapping[str, Any]
 
 _MARK = b"\xef\xbb\xbf"
+_MOST_LINE = 64 << 20
+"""Bytes. A file without line breaks must not fill the memory."""
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -129,7 +132,9 @@ class TextRows:
                     )
                 self._end = 3 if head == _MARK else 0
                 file.seek(self._end)
-                for line in file:
+                for line in iter(functools.partial(file.readline, _MOST_LINE), b""):
+                    if len(line) == _MOST_LINE:
+                        raise self._endless()
                     state.update(line)
                     self._end += len(line)
                     yield line
@@ -138,6 +143,12 @@ class TextRows:
         except OSError as error:
             raise UnavailableError(f"{path_shown(self.path)} cannot be read: {error.strerror}") from error
         self.content = state.hexdigest()
+
+    def _endless(self) -> DataError:
+        return DataError(
+            f"{path_shown(self.path)} has a line of {_MOST_LINE:,} bytes or more, at byte {self._end:,}",
+            cure=f"Is it a table? Carriage returns alone end no line: {_mend(self.path)} mends them.",
+        )
 
 
 class CsvRows(TextRows):
@@ -185,7 +196,7 @@ class CsvRows(TextRows):
         except csv.Error as error:
             raise DataError(
                 f"{path_shown(self.path)} does not parse in the row that begins at byte {begin:,}: {error}",
-                cure="A quote that is never closed? Quotes inside of quoted values are doubled.",
+                cure=_cure(str(error), self.path),
             ) from error
 
     def _reader(self, lines: Iterator[str] | io.StringIO) -> Iterator[list[str]]:
@@ -261,6 +272,22 @@ def lookup(row: Row, column: str) -> Any:
     for part in column.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def _cure(problem: str, path: Path) -> str:
+    """What helps, by what Python's csv says."""
+    if "new-line character" in problem:
+        return f"Its lines end in carriage returns alone, as old Macs wrote them: {_mend(path)} mends that."
+    if "field limit" in problem:
+        return (
+            "A quote that is never closed takes in all that follows. Values that are really so long belong into files "
+            "of their own, or a table of JSON lines (.jsonl) or Parquet."
+        )
+    return "A quote that is never closed? Quotes inside of quoted values are doubled."
+
+
+def _mend(path: Path) -> str:
+    return f"`tr '\\r' '\\n' < {path_shown(path)} > mended{path_shown(path.suffix)}`"
 
 
 def _check_encoding(encoding: str) -> None:

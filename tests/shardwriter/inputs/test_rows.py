@@ -94,6 +94,28 @@ def test_files_that_are_no_tables(tmp_path: Path, data: bytes, words: str) -> No
         read(CsvRows(csv_file(tmp_path / "t.csv", data)))
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"a,b\r1,2\r3,4\r", r"carriage returns alone.*`tr '\\r' '\\n' < \S+ > mended.csv` mends that"),
+        (b"a,b\n1," + b"x" * 200_000 + b"\n2,3\n", r"byte 4: field larger.*never closed.*so long.*\.jsonl"),
+        (b'a,b\n1,"open\n' + b"2,3\n" * 50_000, r"byte 4: field larger.*never closed"),
+    ],
+)
+def test_the_cure_fits_the_damage(tmp_path: Path, data: bytes, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        read(CsvRows(csv_file(tmp_path / "t.csv", data)))
+
+
+@pytest.mark.parametrize("kind", [CsvRows, JsonRows])
+def test_a_file_without_line_breaks_does_not_fill_the_memory(tmp_path: Path, kind: type[CsvRows | JsonRows]) -> None:
+    path = tmp_path / "t.csv"
+    with path.open("wb") as file:
+        file.truncate(1 << 34)  # holes, that take no room
+    with pytest.raises(DataError, match=r"a line of 67,108,864 bytes or more, at byte 0"):
+        kind(path).head()
+
+
 def test_columns_have_names_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'a' twice"):
         CsvRows(csv_file(tmp_path / "t.csv", b"a,b,a\n")).head()
