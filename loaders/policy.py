@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from wds_tools.errors import DataError, GroupingError, HeaderError, SampleError, StateError, UsageError
+from wds_tools.small import read_small
 
 __all__ = [
     "MAX_FAILURES_IN_A_ROW",
@@ -44,6 +45,9 @@ OnError: TypeAlias = Policy | Callable[[Exception], object]
 MAX_FAILURES_IN_A_ROW = 100
 SKIPPED = (SampleError, HeaderError, GroupingError)
 SKIP_CURE = 'Mend or remove the sample, or pass on_error="skip" to replace bad samples.'
+
+_MOST_BYTES = 1 << 30
+"""Of a quarantine file: some three million lines."""
 
 log = logging.getLogger(__name__)
 
@@ -162,8 +166,10 @@ def read_exclude(exclude: str | os.PathLike[str] | Iterable[int] | None, *, fing
         return frozenset(int(sample) for sample in exclude)
     path = Path(exclude)
     try:
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        rows = [json.loads(line) for line in read_small(path, most=_MOST_BYTES).splitlines() if line.strip()]
         pairs = [(int(row["sample"]), str(row["fingerprint"])) for row in rows]
+    except UsageError:  # a ValueError too, and says it all
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"exclude={str(path)!r} is no quarantine file: {error}",

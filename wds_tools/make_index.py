@@ -34,6 +34,7 @@ from wds_tools.index.listing import CLASSES_NAME, LISTING_NAME, ShardRecord, rea
 from wds_tools.index.sidecars import dali_path, energon_path, write_dali, write_energon
 from wds_tools.index.targets import targets_of
 from wds_tools.shard import ShardScan, scan
+from wds_tools.small import read_lines
 from wds_tools.sources.options import Remote
 from wds_tools.sources.pool import map_in_order
 from wds_tools.sources.resolve import open_source
@@ -272,10 +273,9 @@ def _kept(listing: Path) -> tuple[str, dict[str, object]]:
 def _classes_beside(listing: Path) -> list[str] | None:
     """The lines of classes.txt, read as `wds pack --classes` reads them; None without one."""
     try:
-        lines = listing.with_name(CLASSES_NAME).read_bytes().decode(errors="surrogateescape").split("\n")
+        return read_lines(listing.with_name(CLASSES_NAME)) or None
     except FileNotFoundError:
         return None
-    return [line.removesuffix("\r") for line in lines if line.strip()] or None
 
 
 def _write_sidecars(shard: str, *, dali: bool, energon: bool) -> None:

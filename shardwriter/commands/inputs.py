@@ -24,6 +24,7 @@ import click
 
 from shardwriter.inputs.opening import nearest_folder
 from wds_tools.errors import UsageError
+from wds_tools.small import read_lines
 
 if TYPE_CHECKING:
     from shardwriter.inputs.base import BaseInput
@@ -311,12 +312,12 @@ _MAKERS: dict[str, Callable[[str, InputOptions, Path | None, _Progress], BaseInp
 
 
 def class_names(path: Path | None) -> list[str] | None:
-    """The names in a classes.txt, one a line."""
-    if path is None:
-        return None
-    # Not splitlines, which also splits at signs that a folder's name may hold.
-    lines = path.read_bytes().decode(errors="surrogateescape").split("\n")
-    return [line.removesuffix("\r") for line in lines if line.strip()]
+    """The names in a classes.txt, one a line.
+
+    Raises:
+        UsageError: it is no file, or larger than any such file.
+    """
+    return None if path is None else read_lines(path)
 
 
 def _sign(text: str | None) -> str | None:
