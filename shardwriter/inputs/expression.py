@@ -61,8 +61,25 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+
+
+def _text(value: Any) -> str:
+    """As text what has one that is the same in every run: no picture, no array, whose text leaves out the middle."""
+    if _is_plain(value):
+        return str(value)
+    raise TypeError(f"{type(value).__name__.strip('_').lower()} has no text; ask for a part of it, such as its width")
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(_is_plain(name) and _is_plain(each) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, str | int | float | None)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": round, "str": str,
+    "abs": abs, "float": float, "int": int, "len": len, "max": max, "min": min, "round": round, "str": _text,
 }  # fmt: skip
 _METHODS = frozenset(
     "count endswith find isdigit lower lstrip replace rstrip split startswith strip upper".split()  # noqa: SIM905

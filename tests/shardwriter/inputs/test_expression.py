@@ -58,6 +58,7 @@ SAMPLE = Sample(
         "npy.shape == (4, 5) and npy.size == 20 and npy.dtype == 'uint8'",
         "matches(key, '^a/[0-9]$') and not matches(txt, 'dog')",
         "shard == 's-0.tar' and 'jpg' in fields",
+        "str(cls) == '3' and str(json.meta) == \"{'tags': ['cat', 'mat'], 'score': 0.5}\" and str(fields)[0] == '('",
         "max(json.width, 700) == 700 and abs(-2) == 2 and int('7') == 7 and round(2.6) == 3 and str(cls) == '3'",
         "png is None and json.null is None and json.nothing is None and cls is not None",
         "json.meta.tags[7] == None",
@@ -99,6 +100,9 @@ def test_only_the_fields_that_decide_are_read() -> None:
     ("text", "words"),
     [
         ("cls < 'a'", "cannot be decided"),
+        ("'JPEG' in str(jpg)", "cannot be decided: picture has no text"),
+        ("str((cls, image)) == ''", "picture has no text"),
+        ("str(npy) != ''", "ndarray has no text"),
         ("json.width.deeper == 1", "json.width is no object with a key 'deeper' but int"),
         ("cls.lower() == 'a'", "method of text"),
         ("cls / 0 == 1", "division by zero"),
