@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xxhash import xxh3_64_hexdigest
 
 from shardwriter import sink as module
 from shardwriter.sink import Sink
@@ -49,10 +50,10 @@ def test_a_file_is_readable_by_whom_the_umask_lets_read(tmp_path: Path) -> None:
     assert (tmp_path / "a.tar").stat().st_mode & 0o777 == 0o644
 
 
-@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 50), st.integers(1, 7))
+@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 50), st.integers(1, 7), st.integers(1, 200))
 @settings(deadline=None)
 def test_short_writes_lose_and_double_nothing(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], most: int, batch: int
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], most: int, batch: int, size: int
 ) -> None:
     """A kernel may take less than it is given, at any byte."""
 
@@ -63,11 +64,33 @@ def test_short_writes_lose_and_double_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "writev", writev)
         patch.setattr(module, "BATCH_PIECES", batch)
-        sink = Sink(path)
+        patch.setattr(module, "BATCH_BYTES", size)
+        sink = Sink(path, "xxh3")
         for piece in pieces:
             add(sink, piece)
         sink.commit()
     assert path.read_bytes() == b"".join(pieces) + END
+    assert sink.checksum == f"xxh3:{xxh3_64_hexdigest(path.read_bytes())}"
+
+
+def test_writes_end_where_the_kernel_can_cache_large_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[int] = []
+
+    def writev(descriptor: int, buffers: list[bytes]) -> int:
+        ends.append((ends[-1] if ends else 0) + os.write(descriptor, b"".join(buffers)))
+        return ends[-1] - (ends[-2] if len(ends) > 1 else 0)
+
+    monkeypatch.setattr(os, "writev", writev)
+    sink = Sink(tmp_path / "a.tar")
+    pieces = [bytes([number]) * size for number, size in enumerate([300_000, 900_000, 5_000_000, 512, 1_000_000, 512])]
+    for piece in pieces:
+        add(sink, piece)
+    sink.commit()
+    assert (tmp_path / "a.tar").read_bytes() == b"".join(pieces) + END
+    *inner, last = ends
+    assert last == sink.size + len(END)
+    assert len(inner) == 3
+    assert not any(end % module.BATCH_BYTES for end in inner)
 
 
 def test_many_pieces_and_large_ones(tmp_path: Path) -> None:
