@@ -29,6 +29,14 @@
 #error "libjpeg-turbo 2.1 or later is needed: before, cropping or skipping lines could write outside its buffers"
 #endif
 
+#if JPEG_LIB_VERSION >= 70
+#define SCALED_SIZE(component) ((component)->DCT_h_scaled_size)
+#define LEAST_SIZE(info) ((info)->min_DCT_h_scaled_size)
+#else
+#define SCALED_SIZE(component) ((component)->DCT_scaled_size)
+#define LEAST_SIZE(info) ((info)->min_DCT_scaled_size)
+#endif
+
 #define NARROW 8       /* columns; with fewer than three of a colour, libjpeg upsamples it in another way */
 #define MOST_ROWS 8    /* rows handed to libjpeg at once; it fills one, two or four at a time */
 
@@ -178,13 +186,26 @@ static void read_rows(pixels_jpeg *jpeg, uint8_t *to, size_t stride, int count) 
     }
 }
 
+/* Whether jpeg_crop_scanline keeps colour right. Where colour is decoded at a larger scale than brightness and has to be
+ * widened all the same (4:1:0 at half the size), it takes it to be narrower than it is, and columns become another's. */
+static bool can_crop(j_decompress_ptr info) {
+    for (int index = 0; index < info->num_components; index++) {
+        const jpeg_component_info *each = &info->comp_info[index];
+        bool larger = SCALED_SIZE(each) != LEAST_SIZE(info);
+        bool widened = each->h_samp_factor * SCALED_SIZE(each) != info->max_h_samp_factor * LEAST_SIZE(info) ||
+                       each->v_samp_factor * SCALED_SIZE(each) != info->max_v_samp_factor * LEAST_SIZE(info);
+        if (larger && widened) return false;
+    }
+    return true;
+}
+
 /* Narrow libjpeg's output to the window and a column on each side; returns the column at which it begins now. */
 static int crop_columns(pixels_jpeg *jpeg, const window *wanted) {
     int width = (int)jpeg->info.output_width;
     int begin = wanted->left > 0 ? wanted->left - 1 : 0, end = wanted->right < width ? wanted->right + 1 : width;
     if (end - begin < NARROW) end = width - begin < NARROW ? width : begin + NARROW;
     if (end - begin < NARROW) begin = end < NARROW ? 0 : end - NARROW;
-    if (begin == 0 && end == width) return 0;
+    if ((begin == 0 && end == width) || !can_crop(&jpeg->info)) return 0;
     JDIMENSION at = (JDIMENSION)begin, columns = (JDIMENSION)(end - begin);
     jpeg_crop_scanline(&jpeg->info, &at, &columns);
     return (int)at;
