@@ -24,7 +24,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from shardwriter.inputs.scope import ALWAYS, Fields, Scope, inside
@@ -65,17 +65,19 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 def _text(value: Any) -> str:
     """As text what has one that is the same in every run: no picture, no array, whose text leaves out the middle."""
-    if _is_plain(value):
-        return str(value)
-    raise TypeError(f"{type(value).__name__.strip('_').lower()} has no text; ask for a part of it, such as its width")
+    for odd in _without_text(value):
+        raise TypeError(f"{type(odd).__name__.strip('_').lower()} has no text; ask for a part of it, such as its width")
+    return str(value)
 
 
-def _is_plain(value: object) -> bool:
+def _without_text(value: object) -> Iterator[object]:
     if isinstance(value, Mapping):
-        return all(_is_plain(name) and _is_plain(each) for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return isinstance(value, str | int | float | None)
+        yield from _without_text([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _without_text(each)
+    elif not isinstance(value, str | int | float | None):
+        yield value
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -274,7 +276,7 @@ class _Compiler:
 
         def run(scope: Scope) -> Any:
             values = [each(scope) for each in runs]
-            return None if None in values else act(*values)
+            return None if any(value is None for value in values) else act(*values)
 
         return run
 
