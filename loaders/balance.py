@@ -32,7 +32,7 @@ from loaders.order import Order, Pieces
 from loaders.plan import Plan, Tail
 from loaders.selection import Access, OpenedDataset, Options, PartProgress, Urls
 from wds_tools.dataset import Dataset
-from wds_tools.errors import UsageError
+from wds_tools.errors import UsageError, there_are
 from wds_tools.labels import Label, Labels, read_labels
 
 __all__ = ["Balanced", "BalancedOrder", "BalancedPlan", "Weights", "balanced", "class_totals"]
@@ -103,7 +103,7 @@ def class_totals(labels: Labels, weights: Weights) -> Ints:
         if strange:
             raise UsageError(
                 f"weights has {strange[0]!r}, which is the label of no sample",
-                cure=f"There are {len(counts)} labels, such as {', '.join(map(repr, labels.values[:5]))}.",
+                cure=there_are(map(repr, labels.values), most=5),
             )
         wanted = counts * np.array([weights.get(label, 1.0) for label in labels.values])
     if not wanted.sum() > 0:

@@ -59,7 +59,10 @@ class Joint:
         home, name = self._place.home, self._task.settings.name
         with translated(home):
             home.mkdir(parents=True, exist_ok=True)
-        with Claim(home, [f"{name}.parts"]):
+        with Claim(home, [f"{name}.parts"]) as claim:
+            for leg in self._legs:
+                if claim.locked and leg.folder.is_dir():
+                    leg.target.clear_leftovers(leg.own)  # of a join that was killed; what parts leave, they clear
             if self._task.overwrite:
                 self._clear()
             check_parts_free(self._place, self._task.settings, self._parts)
@@ -72,8 +75,18 @@ class Joint:
             for leg in replace(self._task, part=(number, self._parts)).targets():
                 leg.target.remove([name for name in (leg.target.listing, leg.target.offsets) if name is not None])
                 leg.target.remove([leg.failures, leg.originals])
+        self._clear_locks()
         self._place.leave()
         return total(summaries) if len(summaries) > 1 else next(iter(summaries.values()))
+
+    def _clear_locks(self) -> None:
+        """Remove what parts that were killed behind their last step left: the empty files of their locks."""
+        names = "|".join({re.escape(name) for name in (self._task.settings.name, *(leg.name for leg in self._legs))})
+        of_part = re.compile(rf"\.((?:{names})-\d+-of-{self._parts}(?:-%\d+d\.tar|\.json|\.journal))\.lock")
+        for folder in {self._place.home, *(leg.folder for leg in self._legs)}:
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if (found := of_part.fullmatch(path.name)) is not None:
+                    Claim(folder, [found[1]]).release()
 
     def _join_leg(self, leg: Leg, made: Mapping[int, PackSummary]) -> PackSummary:
         each = [made[number].splits.get(leg.name, made[number]) for number in range(self._parts)]
@@ -100,7 +113,7 @@ class Joint:
             listing=listing,
             failures=failures,
             empty=samples.empty if isinstance(samples, ClassFolders) else (),
-            advice=advice(whole.shards, whole.bytes, settings.max_samples, settings.max_bytes),
+            advice=advice(whole.shards, whole.bytes, settings.max_samples, settings.max_bytes, parts=self._parts),
             splits={},
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,7 +124,9 @@ def total(splits: Mapping[str, PackSummary]) -> PackSummary:
     )
 
 
-def advice(shards: int, size: int, max_samples: int | None, max_bytes: int | None) -> tuple[str, ...]:
+def advice(
+    shards: int, size: int, max_samples: int | None, max_bytes: int | None, *, parts: int = 1
+) -> tuple[str, ...]:
     """What to do about shards that are too small, too large, or too few.
 
     Args:
@@ -132,17 +134,17 @@ def advice(shards: int, size: int, max_samples: int | None, max_bytes: int | Non
         size: bytes of all of them.
         max_samples: the limit they were made with, None for none.
         max_bytes: likewise.
+        parts: how many the run was cut into.
     """
-    return tuple(_advice(shards, size / shards, size, max_samples, max_bytes)) if shards else ()
+    return tuple(_advice(shards, size, max_samples, max_bytes, parts)) if shards else ()
 
 
-def _advice(shards: int, mean: float, size: int, max_samples: int | None, max_bytes: int | None) -> Iterable[str]:
+def _advice(shards: int, size: int, max_samples: int | None, max_bytes: int | None, parts: int) -> Iterator[str]:
+    mean = size / shards
     if shards > MANY_SHARDS and mean < SMALL_BYTES:
-        limit = "--max-samples" if max_samples is not None else "--max-bytes"
-        times = round(GOOD_BYTES / mean)
         yield (
             f"the shards are small, {mean / 1e6:,.1f} MB each, and every one is a file to open: "
-            f"{limit} {times} times as large makes shards of {GOOD_BYTES / 1e6:,.0f} MB"
+            f"{_larger(shards, size, max_samples, max_bytes, parts)}"
         )
     elif mean > LARGE_BYTES:
         yield (
@@ -154,3 +156,21 @@ def _advice(shards: int, mean: float, size: int, max_samples: int | None, max_by
             f"{shards} shards are few for loaders that deal out whole shards (ours do not): "
             f"--max-bytes {-(-size // 16 // 1_000_000)}MB makes 16 or more"
         )
+
+
+def _larger(shards: int, size: int, max_samples: int | None, max_bytes: int | None, parts: int) -> str:
+    """The option that makes shards of a good size, or one of all where all are less."""
+    good = min(GOOD_BYTES, size)
+    made = f"makes shards of about {good / 1e6:,.0f} MB" if size > good else "makes one of all"
+    if shards <= 2 * parts:  # most parts are one shard, whatever the limits allow
+        return f"--parts {max(1, size // good)} {made}"
+    mean = size / shards
+    if max_samples is None or (max_bytes is not None and mean > max_bytes / 2):
+        return f"--max-bytes {-(-good // 1_000_000)}MB {made}"
+    return f"--max-samples {_rounded_up(max_samples * good / mean)} {made}"
+
+
+def _rounded_up(number: float) -> int:
+    """To two digits, as a person would write it."""
+    unit = 10 ** max(0, len(str(int(number))) - 2)
+    return int(-(-number // unit) * unit)

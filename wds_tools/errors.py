@@ -40,6 +40,7 @@ processes send them. Foreign exceptions are translated where they enter, with `r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Self
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "counted",
     "public",
     "shown",
+    "there_are",
 ]
 
 
@@ -131,9 +133,9 @@ class ShardstreamError(Exception):
         url = None if self.url is None else public(self.url)
         places = (("shard", url), ("offset", self.offset), ("key", self.key), ("field", self.field))
         where = ", ".join(f"{name} {_bare(value)}" for name, value in places if value is not None)
-        problem = _URL.sub(_masked, self.problem)
+        problem = _one_line(_URL.sub(_masked, self.problem))
         text = f"{problem} ({where})" if where else problem
-        return f"{text}. {_URL.sub(_masked, self.cure)}" if self.cure else text
+        return f"{text}. {_one_line(_URL.sub(_masked, self.cure))}" if self.cure else text
 
     def __reduce__(self) -> tuple[Any, ...]:
         places = {"url": self.url, "offset": self.offset, "key": self.key, "field": self.field, "cure": self.cure}
@@ -154,6 +156,19 @@ def shown(text: object) -> str:
 def counted(number: int, what: str, several: str | None = None) -> str:
     """1 shard, 2 shards, 1,000 shards; 2 classes where the plural is given."""
     return f"{number:,} {what if number == 1 else several or what + 's'}"
+
+
+def there_are(names: Iterable[object], *, most: int = 30) -> str:
+    """What there is in place of what was asked for, as a cure.
+
+    >>> there_are(["a", "b"]), there_are(["a"]), there_are([])
+    ('There are a, b.', 'There is a.', 'There is none at all.')
+    """
+    found = [str(name) for name in names]
+    if not found:
+        return "There is none at all."
+    more = f" and {len(found) - most:,} more" if len(found) > most else ""
+    return f"There {'is' if len(found) == 1 else 'are'} {', '.join(found[:most])}{more}."
 
 
 def public(address: str) -> str:
@@ -186,6 +201,15 @@ def _masked(match: re.Match[str]) -> str:
 
 def _bare(value: str | int) -> str:
     return str(value) if isinstance(value, int) or value.isprintable() else shown(value)
+
+
+def _one_line(text: str) -> str:
+    """The text as a log or a terminal may have it: what libraries say of hostile bytes may hold these bytes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else " " if sign in "\t\r\n" else ascii(sign)[1:-1] for sign in text.strip()
+    )
 
 
 def _rebuild(kind: type[ShardstreamError], problem: str, places: dict[str, Any]) -> ShardstreamError:

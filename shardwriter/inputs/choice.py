@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from wds_tools.errors import FieldRefusedError, UsageError
+from wds_tools.errors import FieldRefusedError, UsageError, there_are
 from wds_tools.names import check_field
 from wds_tools.sample import KEY, SPECIAL, RawSample, Sample
 
@@ -73,7 +73,5 @@ class Choice:
                 )
             chosen[new] = data
         if len(chosen) == 1:
-            raise FieldRefusedError(
-                "no field is left", key=sample[KEY], cure=f"It has {', '.join(set(sample) - SPECIAL)}."
-            )
+            raise FieldRefusedError("no field is left", key=sample[KEY], cure=there_are(sorted(set(sample) - SPECIAL)))
         return chosen

@@ -33,7 +33,7 @@ from shardwriter.inputs.values import converted
 from shardwriter.inputs.wanted import Wanted, wanted_fields
 from shardwriter.keys import Keys, check_keys, key_of, refuse_equal
 from wds_tools.codec import kind_of
-from wds_tools.errors import MissingFieldError, UsageError
+from wds_tools.errors import MissingFieldError, UsageError, there_are
 from wds_tools.sample import KEY, Sample
 
 __all__ = ["FlatFolder", "flat_folder"]
@@ -154,7 +154,7 @@ def flat_folder(
         if not each.optional and not found.fields.intersection(each.names):
             raise UsageError(
                 f"no file in {path_shown(root)} has the field {each}",
-                cure=f"There are {', '.join(sorted(found.fields))}.",
+                cure=there_are(sorted(found.fields)),
             )
     if keys == "path":
         refuse_equal(len(found), found.key, found.name)

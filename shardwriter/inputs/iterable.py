@@ -194,7 +194,7 @@ def _named(given: Given) -> Sample:
         if KEY in given:
             return dict(given)
         raise UsageError(
-            f"a sample has no {KEY}: its fields are {', '.join(map(str, given))}",
+            f"a sample has no {KEY}: its fields are {', '.join(map(str, given)) or 'none'}",
             cure=f'Give each a name: {{"{KEY}": "000017", "jpg": data}}, or pairs (key, fields).',
         )
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):

@@ -31,7 +31,7 @@ from shardwriter.inputs.labels import LabelKind, Labels
 from shardwriter.inputs.parquet import ParquetRows
 from shardwriter.inputs.rows import CsvRows, JsonRows, Row, Rows, folder_of, lookup
 from shardwriter.keys import Keys, check_keys, fold, key_of, path_key, refuse_equal
-from wds_tools.errors import DataError, FieldError, UsageError, public, shown
+from wds_tools.errors import DataError, FieldError, UsageError, public, shown, there_are
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.cache.names import object_key
 from wds_tools.sources.options import Remote
@@ -158,7 +158,7 @@ class Manifest(BaseInput):
         if empty:
             raise UsageError(
                 f"{path_shown(self._path)} has no column {min(empty)!r}, or it is empty in all rows",
-                cure=f"There are {', '.join(map(shown, names))}.",
+                cure=there_are(map(shown, names)),
             )
         if self._label is not None:
             self._labels.settle()
@@ -284,7 +284,7 @@ def _image_column(path: Path, names: tuple[str, ...], image: str | None, others:
     what = f"several could hold the pictures: {', '.join(near)}" if near else "none is known to hold pictures"
     raise UsageError(
         f"of the columns of {path_shown(path)}, {what}",
-        cure=f"Name the column (--image-column). There are {', '.join(map(shown, names))}.",
+        cure=f"Name the column (--image-column). {there_are(map(shown, names))}",
     )
 
 

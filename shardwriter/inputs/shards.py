@@ -37,7 +37,7 @@ from shardwriter.inputs.opened import OpenFiles
 from shardwriter.inputs.table import Table, open_table
 from shardwriter.keys import Keys, check_keys, fold, key_of, refuse_equal
 from wds_tools import addresses
-from wds_tools.errors import DataError, KeyRefusedError, ShardstreamError, UsageError, shown
+from wds_tools.errors import DataError, KeyRefusedError, ShardstreamError, UsageError, shown, there_are
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.options import Remote
 from wds_tools.urls import Urls
@@ -206,7 +206,7 @@ class Shards(BaseInput):
         if missing := sorted(where.names - heads):
             raise UsageError(
                 f"the condition names {', '.join(map(repr, missing))}, and no sample has such a field",
-                cure=f"There are {', '.join(sorted(seen))}.",
+                cure=there_are(sorted(seen)),
             )
 
 

@@ -30,7 +30,7 @@ from shardwriter.inputs.pictures import picture_field
 from shardwriter.inputs.records import Files, Records, files_of
 from shardwriter.keys import Keys, check_keys, key_of, path_key
 from wds_tools.codec import decode_field, encode_field, kind_of
-from wds_tools.errors import DataError, FieldError, MissingFieldError, ShardstreamError, UsageError, shown
+from wds_tools.errors import DataError, FieldError, MissingFieldError, ShardstreamError, UsageError, shown, there_are
 from wds_tools.names import check_field
 from wds_tools.sample import KEY, Sample
 from wds_tools.sources.base import Source
@@ -79,7 +79,7 @@ class TFRecords(BaseInput):
                 if text.endswith("?"):
                     continue
                 raise MissingFieldError(
-                    f"there is no feature {feature!r}", field=field, cure=f"There are {', '.join(sorted(features))}."
+                    f"there is no feature {feature!r}", field=field, cure=there_are(sorted(features))
                 )
             try:
                 name, data = _field(field, features[feature])

@@ -27,7 +27,7 @@ from shardwriter.inputs.records import Files, files_of
 from shardwriter.inputs.values import NEEDS_CODE, Layout, check_layout, encoded
 from shardwriter.keys import Keys, check_keys, key_of
 from wds_tools.codec import kind_of
-from wds_tools.errors import DataError, FieldError, MissingFieldError, ShardstreamError, UsageError
+from wds_tools.errors import DataError, FieldError, MissingFieldError, ShardstreamError, UsageError, there_are
 from wds_tools.names import check_field
 from wds_tools.sample import KEY, Sample
 
@@ -77,7 +77,7 @@ class TorchFile(BaseInput):
             if value is None:
                 if text.endswith("?"):
                     continue
-                raise MissingFieldError(f"there is no {name!r}", field=field, cure=f"There are {', '.join(values)}.")
+                raise MissingFieldError(f"there is no {name!r}", field=field, cure=there_are(values))
             try:
                 sample[field] = encoded(field, _plain(field, value), self._layout)
             except ShardstreamError as error:
@@ -140,7 +140,7 @@ def torch_file(
         if not field.endswith("?") and name not in tables[0][0]:
             raise UsageError(
                 f"the samples of {path_shown(files[0])} have no {name!r}",
-                cure=f"They have {', '.join(map(repr, tables[0][0]))}.",
+                cure=there_are(map(repr, tables[0][0])),
             )
     return TorchFile(files, tables, chosen, keys=keys, layout=layout)
 

@@ -24,7 +24,7 @@ SUMMARY = PackSummary(
         (1, 5_000_000, ()),
         (40, 1_000_000, ()),
         (100, 500_000_000, ()),
-        (100, 5_000_000, ("the shards are small, 5.0 MB each", "--max-samples 100 times as large")),
+        (100, 5_000_000, ("the shards are small, 5.0 MB each", "--max-samples 100000 makes one of all")),
         (3, 9_000_000_000, ("the shards are large, 9.0 GB each",)),
         (4, 1_000_000_000, ("4 shards are few", "--max-bytes 250MB makes 16 or more")),
     ],
@@ -34,6 +34,24 @@ def test_advice_is_given_where_sizes_are_odd(count: int, size: int, words: tuple
     assert bool(given) == bool(words)
     assert all(word in given[0] for word in words)
     assert advice(0, 0, 1, 1) == ()
+
+
+@pytest.mark.parametrize(
+    ("shards", "size", "limits", "parts", "said"),
+    [
+        (100, 25_700_000, (3, None), 1, "--max-samples 300 makes one of all"),
+        (1945, 600_000_000, (1, 10**9), 1, "--max-samples 1700 makes shards of about 500 MB"),
+        (100, 500_000_000, (None, 5_000_000), 1, "--max-bytes 500MB makes one of all"),
+        (1000, 5_000_000_000, (10_000, 5_000_000), 1, "--max-bytes 500MB makes shards of about 500 MB"),
+        (128, 1_280_000_000, (10_000, 10**9), 128, "--parts 2 makes shards of about 500 MB"),
+        (512, 512_000_000, (10, 10**9), 128, "--max-samples 5000 makes shards of about 500 MB"),
+    ],
+)
+def test_small_shards_are_answered_by_the_option_that_made_them_small(
+    shards: int, size: int, limits: tuple[int | None, int | None], parts: int, said: str
+) -> None:
+    (advised,) = advice(shards, size, *limits, parts=parts)
+    assert advised.endswith(said)
 
 
 def test_everything_is_said_once() -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,21 @@ def test_every_error_prints_its_message_whatever_builtin_it_also_is(kind: type[e
 
 
 def test_all_errors_are_exported() -> None:
-    assert sorted(kind.__name__ for kind in ALL) == sorted(set(errors.__all__) - {"counted", "public", "shown"})
+    words = {"counted", "public", "shown", "there_are"}
+    assert sorted(kind.__name__ for kind in ALL) == sorted(set(errors.__all__) - words)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ([], "There is none at all."),
+        (["a"], "There is a."),
+        (["b", "a"], "There are b, a."),
+        (map(str, range(1002)), "There are 0, 1 and 1,000 more."),
+    ],
+)
+def test_what_there_is_is_said_for_one_many_and_none(names: Iterable[str], said: str) -> None:
+    assert errors.there_are(names, most=2) == said
 
 
 def test_the_message_names_each_place_that_is_known() -> None:

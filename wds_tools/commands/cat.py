@@ -11,7 +11,7 @@ from wds_tools import addresses
 from wds_tools.commands import options
 from wds_tools.contents import find, printable, read_range
 from wds_tools.dataset import open_dataset
-from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError
+from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError, there_are
 from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.streamed import open_pass
@@ -56,9 +56,9 @@ def cat(urls: str, key: str, field: str | None, *, as_json: bool) -> None:
         return
     name = field.lower()
     if name not in sample or name in SPECIAL:
-        present = ", ".join(printable(each) for each in sample if each not in SPECIAL)
+        cure = there_are(printable(each) for each in sample if each not in SPECIAL)
         raise MissingFieldError(
-            "the sample has no such field", url=sample[URL], key=sample[KEY], field=field, cure=f"It has {present}."
+            "the sample has no such field", url=sample[URL], key=sample[KEY], field=field, cure=cure
         )
     out = sys.stdout.buffer
     out.write(sample[name])

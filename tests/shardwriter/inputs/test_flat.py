@@ -117,7 +117,7 @@ def test_hidden_files_pipes_and_circles_are_left_out(tmp_path: Path, fill: Fill)
         ({}, {}, "no samples"),
         ({"README": b""}, {}, "1 no extension"),
         ({"a.jpg": b""}, {"fields": ("png",)}, "no samples"),
-        ({"a.jpg": b""}, {"fields": ("jpg", "cls")}, "no file in .* has the field cls.*There are jpg"),
+        ({"a.jpg": b""}, {"fields": ("jpg", "cls")}, "no file in .* has the field cls.*There is jpg"),
         ({"a.jpg": b""}, {"fields": ("jpg", "jpg")}, "named twice"),
         ({"a.jpg": b""}, {"fields": "jpg"}, "list of names"),
         ({"a.jpg": b""}, {"keys": "names"}, "keys is 'names'"),

@@ -201,6 +201,12 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         manifest_file(tmp_path / "missing.parquet")
 
 
+def test_a_table_without_columns_is_said_to_have_none(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"\(--image-column\)\. There is none at all\.$"):
+        manifest_file(tmp_path / "t.jsonl")
+
+
 def test_labels_that_are_left_behind_are_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "t.csv").write_text("image,label\np/a.jpg,1\n")
     with manifest_file(folder / "t.csv"):

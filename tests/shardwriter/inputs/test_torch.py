@@ -100,7 +100,7 @@ def test_what_needs_code_is_refused_with_the_cure(tmp_path: Path) -> None:
         ({"a": images(2), "b": torch.zeros(3)}, {}, DataError, r"no columns of one length .*a: Tensor \(2, 3, 4, 5\)"),
         ({"state": {"w": images(1)}}, {}, DataError, "no columns"),
         ([(1, 2, 3)], {}, UsageError, r"cannot be seen: '0', '1', '2'.*--column image=npy"),
-        (PAIRS, {"fields": {"2": "cls"}}, UsageError, "have no '2'.*They have '0', '1'"),
+        (PAIRS, {"fields": {"2": "cls"}}, UsageError, "have no '2'.*There are '0', '1'"),
         (PAIRS, {"fields": {"0": "Npy"}}, UsageError, "upper-case"),
     ],
 )
