@@ -1,5 +1,5 @@
 /*
- * wds_tools/tar/plain.py in C: the same three functions, which return the same for the same bytes. _walk_member.c reads
+ * wds_tools/tar/plain.py in C: the same four functions, which return the same for the same bytes. _walk_member.c reads
  * headers; here members become Python objects. What is not plain is left to Python, and so are all errors but those of
  * wrong arguments: a function stops in front of what it does not know.
  *
@@ -306,12 +306,35 @@ static PyObject *plain_sample(PyObject *self, PyObject *const *arguments, Py_ssi
     Py_RETURN_NONE;
 }
 
+/* ---- as_written ---- */
+
+PyDoc_STRVAR(written_doc, "as_written(buffer)\n--\n\n"
+                          "As wds_tools.tar.plain.as_written.");
+
+static bool all_written(const uint8_t *bytes, size_t length) {
+    walk_member member;
+    for (size_t at = 0; at < length; at = (size_t)member.next)
+        if (walk_read(bytes, length, at, &member) != WALK_PLAIN || member.next > length || !walk_is_written(bytes, &member))
+            return false;
+    return length != 0;
+}
+
+static PyObject *as_written(PyObject *self, PyObject *buffer) {
+    (void)self;
+    Py_buffer looked;
+    if (PyObject_GetBuffer(buffer, &looked, PyBUF_SIMPLE) < 0) return NULL;
+    bool written = all_written(looked.buf, (size_t)looked.len);
+    PyBuffer_Release(&looked);
+    return PyBool_FromLong(written);
+}
+
 /* ---- the module ---- */
 
 static PyMethodDef methods[] = {
     {"plain_members", plain_members, METH_VARARGS, members_doc},
     {"plain_samples", plain_samples, METH_VARARGS, samples_doc},
     {"plain_sample", (PyCFunction)(void (*)(void))plain_sample, METH_FASTCALL, sample_doc},
+    {"as_written", as_written, METH_O, written_doc},
     {NULL, NULL, 0, NULL},
 };
 

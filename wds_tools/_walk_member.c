@@ -4,6 +4,7 @@
 
 /* Where the parts of a header lie. */
 enum { NAME = 0, NAME_BYTES = 100, SIZE = 124, SIZE_DIGITS = 11, CHECKSUM = 148, CHECKSUM_BYTES = 8, KIND = 156, PREFIX = 345 };
+enum { MODE = 100, TIME = 136, SUM_DIGITS = 6, LINK = 157, MAGIC = 257, OWNER = 265 };
 
 /* Octal digits between spaces; no sign, no NUL: what Python's int() takes beyond that, no writer writes. */
 static bool octal(const uint8_t *text, size_t length, uint64_t *value) {
@@ -140,4 +141,33 @@ walk_status walk_read(const uint8_t *bytes, size_t length, size_t at, walk_membe
     member->data = at + WALK_BLOCK;
     member->next = member->data + whole(member->size);
     return split(bytes, name.length, member) ? WALK_PLAIN : WALK_OTHER;
+}
+
+/* ---- members as we write them ---- */
+
+static bool zeros(const uint8_t *from, const uint8_t *to) {
+    while (from < to && !*from) from++;
+    return from == to;
+}
+
+static bool digits(const uint8_t *text, size_t length) {
+    while (length && is_digit(text[length - 1])) length--;
+    return !length;
+}
+
+/* Written as it is: other names than of ASCII need an extension, and fields are lower-cased. */
+static bool is_plain_name(const uint8_t *bytes, const walk_member *member) {
+    for (size_t at = member->name; at < member->stop; at++)
+        if (bytes[at] > 0x7F || (at > member->dot && bytes[at] >= 'A' && bytes[at] <= 'Z')) return false;
+    return true;
+}
+
+bool walk_is_written(const uint8_t *bytes, const walk_member *member) {
+    const uint8_t *block = bytes + member->begin, *data = bytes + member->data;
+    return data == block + WALK_BLOCK && is_plain_name(bytes, member) && zeros(bytes + member->stop, block + MODE) &&
+           !memcmp(block + MODE, "0000644\0" "0000000\0" "0000000", SIZE - MODE) && digits(block + SIZE, SIZE_DIGITS) &&
+           !block[SIZE + SIZE_DIGITS] && !memcmp(block + TIME, "00000000000", CHECKSUM - TIME) &&
+           digits(block + CHECKSUM, SUM_DIGITS) && !memcmp(block + CHECKSUM + SUM_DIGITS, "\0 0", 3) &&
+           zeros(block + LINK, block + MAGIC) && !memcmp(block + MAGIC, "ustar\0" "00", OWNER - MAGIC) &&
+           zeros(block + OWNER, data) && zeros(data + member->size, bytes + member->next);
 }

@@ -36,4 +36,8 @@ typedef enum {
  */
 walk_status walk_read(const uint8_t *bytes, size_t length, size_t at, walk_member *member);
 
+/* Whether a member that was read, all of it among the bytes, is what wds_tools/tar/write.py makes of its name, the field
+ * lower-cased, and its data: header, data and padding, byte for byte. */
+bool walk_is_written(const uint8_t *bytes, const walk_member *member);
+
 #endif

@@ -23,8 +23,9 @@ from wds_tools.errors import HeaderError
 from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.sample import KEY, URL, BytesLike, RawSample
 from wds_tools.tar.headers import parse_pax
+from wds_tools.tar.write import member_header, padding
 
-__all__ = ["Plain", "PlainSamples", "plain_members", "plain_sample", "plain_samples"]
+__all__ = ["Plain", "PlainSamples", "as_written", "plain_members", "plain_sample", "plain_samples"]
 
 Plain = tuple[str, str, int, int, int]
 """Key, field, and where in the buffer the first header and the data begin, and where the data end."""
@@ -187,3 +188,17 @@ def plain_sample(view: memoryview, url: str) -> RawSample | None:
             return None
         sample[field] = view[data:stop]
     return sample
+
+
+def as_written(buffer: BytesLike) -> bool:
+    """Whether plain members fill the bytes as `tar.write` makes them, so that they can be written again as they lie.
+
+    Members with an extension are not looked at: False.
+    """
+    view, at = memoryview(buffer), 0
+    for key, field, begin, data, stop in plain_members(view, 0, len(view)):
+        at = stop + 511 & -512
+        name, size = f"{key}.{field}", stop - data
+        if data != begin + 512 or view[begin:data] != member_header(name, size) or view[stop:at] != padding(size):
+            return False
+    return 0 < at == len(view)

@@ -17,7 +17,7 @@ from wds_tools.sample import BytesLike, RawSample
 from wds_tools.tar import plain
 from wds_tools.tar.plain import Plain, PlainSamples
 
-__all__ = ["COMPILED", "Plain", "PlainSamples", "plain_members", "plain_sample", "plain_samples"]
+__all__ = ["COMPILED", "Plain", "PlainSamples", "as_written", "plain_members", "plain_sample", "plain_samples"]
 
 
 def _chosen() -> Any:
@@ -35,3 +35,4 @@ COMPILED: bool = _module is not plain
 plain_members: Callable[[BytesLike, int, int], list[Plain]] = _module.plain_members
 plain_samples: Callable[[memoryview, str, int], PlainSamples] = _module.plain_samples
 plain_sample: Callable[[memoryview, str], RawSample | None] = _module.plain_sample
+as_written: Callable[[BytesLike], bool] = _module.as_written

@@ -18,7 +18,7 @@ from tests.wds_tools.tar.test_walk import SEEDS, mutated
 from wds_tools.errors import DataError
 from wds_tools.names import is_litter, is_metadata, split_name
 from wds_tools.shard import ShardNotes, iter_samples, scan
-from wds_tools.tar import plain, runs
+from wds_tools.tar import member_header, padding, plain, runs
 
 both = pytest.mark.skipif(not runs.COMPILED, reason="the walk in C was not built")
 IN_C: Any = runs._module
@@ -39,13 +39,14 @@ ALL = [
 
 
 def said(walk: ModuleType | Any, content: bytes) -> tuple[Any, ...]:
-    """What the three functions say about the bytes from several places on, in comparable form."""
+    """What the four functions say about the bytes from several places on, in comparable form."""
     view = memoryview(content)
     found: list[Any] = []
     for begin in range(0, min(len(view), 4097), 512):
         samples, *rest = walk.plain_samples(view[begin:], "u", 7)
         found.append((walk.plain_members(view, begin, len(view)), _plainly(samples), rest))
         found.extend(_plainly([walk.plain_sample(view[begin:end], "u")]) for end in (begin + 1024, begin + 2048))
+        found.extend(walk.as_written(view[begin:end]) for end in (begin + 1024, begin + 2048, len(view)))
     return tuple(found)
 
 
@@ -63,6 +64,58 @@ def _plainly(samples: list[dict[str, Any] | None]) -> list[Any]:
 def test_changed_archives_are_walked_alike(seed: int, change: int) -> None:
     content = mutated(ALL[seed], change)
     assert said(IN_C, content) == said(plain, content)
+
+
+WRITTEN = b"".join(
+    member_header(name, len(data)) + data + padding(len(data))
+    for name, data in [
+        *(("a/b.jpg", bytes(range(256)) * 3), ("a/b.cls", b"7"), ("A_b/C.d", bytes(512)), ("d.v1/e.seg.png", b"")),
+        ("n" * 96 + ".jpg", b"x"),
+    ]
+)
+
+
+@both
+@settings(max_examples=1500)
+@given(st.integers(0, len(WRITTEN) - 1), st.integers(0, 255), st.booleans())
+def test_what_was_written_otherwise_is_not_taken_for_ours(at: int, value: int, sound: bool) -> None:
+    """Any byte changed, and the checksum put right again, as another writer of the same members has it."""
+    changed = bytearray(WRITTEN)
+    changed[at] = value
+    header = max((begin for _, _, begin, _, _ in plain.plain_members(WRITTEN, 0, len(WRITTEN)) if begin <= at))
+    if sound and at - header < 512:
+        block = changed[header : header + 512]
+        changed[header + 148 : header + 156] = b"%06o\0 " % (sum(block[:148]) + 256 + sum(block[156:]))
+    found = plain.as_written(changed)
+    assert IN_C.as_written(changed) == found
+    members = plain.plain_members(changed, 0, len(changed))
+    again = b"".join(
+        member_header(f"{key}.{field}", stop - data) + changed[data:stop] + padding(stop - data)
+        for key, field, _, data, stop in members
+    )
+    assert found == (again == changed)
+
+
+@pytest.mark.parametrize("form", [b"%06o\0 ", b"%06o \0", b"%7o\0", b"%08o", b"%06o  "])
+@pytest.mark.parametrize("digits", [b"%011o\0", b"%11o\0", b"%011o ", b"%o" + b" " * 9])
+@pytest.mark.parametrize("walk", BOTH)
+def test_numbers_in_another_form_are_not_ours(walk: Any, form: bytes, digits: bytes) -> None:
+    block = bytearray(member_header("a.jpg", 64) + bytes(512))
+    block[124:136] = (digits % 64).ljust(12)[:12]
+    block[148:156] = form % (sum(block[:148]) + 256 + sum(block[156:512]))
+    assert len(walk.plain_members(block, 0, len(block))) == 1
+    assert walk.as_written(block) == ((form, digits) == (b"%06o\0 ", b"%011o\0"))
+
+
+@pytest.mark.parametrize("walk", BOTH)
+def test_only_whole_members_are_ours(walk: Any) -> None:
+    ends = [0, *(stop + 511 & -512 for *_, stop in walk.plain_members(WRITTEN, 0, len(WRITTEN)))]
+    for end in range(0, len(WRITTEN) + 1, 256):
+        assert walk.as_written(memoryview(WRITTEN)[:end]) == (end in ends[1:])
+    assert not walk.as_written(WRITTEN + bytes(512))
+    assert not walk.as_written(SAMPLES[512:])
+    for name in ("n" * 97 + ".jpg", "é.jpg"):  # which begin with an extension
+        assert not walk.as_written(member_header(name, 0))
 
 
 class _Nothing:
@@ -302,6 +355,8 @@ class TestEither:
         lambda: IN_C.plain_sample(memoryview(SAMPLES), b"url"),
         lambda: IN_C.plain_sample(1, "url"),
         lambda: IN_C.plain_samples(memoryview(SAMPLES)[::2], "url", 0),
+        lambda: IN_C.as_written(memoryview(SAMPLES)[::2]),
+        lambda: IN_C.as_written("text"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(call: Callable[[], object]) -> None:
