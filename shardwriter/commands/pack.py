@@ -70,7 +70,8 @@ def pack(
     if chosen.kind == "folders":
         check_folder(source)
     packing.check_target(Path(source), out)
-    with progress.bar("reading the source", unit="samples") as bar:
+    unit = "files" if "patterns" in chosen.said else "samples"  # of a pattern each, which samples have several of
+    with progress.bar("reading the source", unit=unit) as bar:
         samples = make_input(source, chosen, temporary=out, progress=bar.advance)
     with samples:
         packing.run(ctx, samples, out, places=("SOURCE", "OUT"))

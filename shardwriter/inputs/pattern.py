@@ -136,7 +136,7 @@ def pattern_files(
         root: what the patterns are relative to.
         keys: what the samples are called: "path" (their id), "number" or "hash".
         layout: where the channels of arrays lie that become pictures or `npy`: "chw" moves them to the end.
-        progress: called with the number of ids that each pattern has.
+        progress: called with the number of files that each pattern has.
 
     Raises:
         UsageError: patterns without exactly one `{}`, without files, or without a common id.

@@ -243,3 +243,14 @@ def test_more_parts_than_samples_are_refused_before_anything_is_written(
     assert result.exit_code == 2
     assert "12 samples, less than one for each of 13 parts. Ask for 12 parts or fewer" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_files_of_patterns_are_counted_as_files(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"label_{number}.cls").write_text(str(number))
+        (tmp_path / f"words_{number}.txt").write_text("a cat")
+    fields = ("--field", "cls=label_{}.cls", "--field", "txt=words_{}.txt")
+    result = wds("pack", tmp_path, tmp_path.parent / "out", *fields)
+    assert result.exit_code == 0, result.output
+    assert "reading the source: 8 files in" in result.stderr
+    assert "packing: 4 samples in" in result.stderr
