@@ -5,7 +5,6 @@ All of it follows from the state of the run, so a run that is killed in here end
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from shardwriter.failures import DUPLICATE
@@ -54,7 +53,7 @@ class Finish:
         _write_failures(self._run, number, work)
         if self._classes and leg.whole:
             text = "".join(f"{name}\n" for name in self._classes)
-            _write(leg, CLASSES_NAME, [os.fsencode(text)])
+            _write(leg, CLASSES_NAME, [text.encode("utf-8", "surrogateescape")])
         if self._samples.renamed:
             _write(leg, leg.originals, original_lines(_Ordered(self._samples, leg.order)))
         listing = leg.folder / str(leg.target.listing)

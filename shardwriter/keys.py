@@ -18,7 +18,6 @@ What a number or a hash stands for is kept beside the shards, one line a sample,
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterator
@@ -157,7 +156,8 @@ def original_lines(samples: Named) -> Iterator[bytes]:
     """
     count = len(samples)
     for begin in range(0, count, _LINES):
-        yield os.fsencode("".join(_line(samples, row) for row in range(begin, min(begin + _LINES, count))))
+        lines = "".join(_line(samples, row) for row in range(begin, min(begin + _LINES, count)))
+        yield lines.encode("utf-8", "surrogateescape")
 
 
 def _line(samples: Named, row: int) -> str:

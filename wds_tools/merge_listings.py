@@ -162,7 +162,7 @@ def _write(target: Delivery, parts: Sequence[_Part], records: Sequence[ShardReco
     name, extra = str(parts[0].facts.get("name") or target.name), _extra(parts, records)
     if isinstance(extra.get("classes"), list):
         lines = "".join(f"{each}\n" for each in extra["classes"])
-        write_atomic(target.folder / CLASSES_NAME, [os.fsencode(lines)])
+        write_atomic(target.folder / CLASSES_NAME, [lines.encode("utf-8", "surrogateescape")])
         target.deliver(CLASSES_NAME)
     if all("part" in part.facts for part in parts):
         extra |= _join_lines(target, parts, name, remote)

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from shardwriter.inputs import tree
 from shardwriter.inputs.base import BaseInput, digest, path_shown, read_file
-from shardwriter.inputs.texts import Texts
+from shardwriter.inputs.texts import Texts, in_letters
 from shardwriter.keys import MOST_SHOWN, Keys, check_keys, equal_keys, fold, key_of, path_key
 from wds_tools.codec import kind_of
 from wds_tools.errors import UsageError
@@ -140,16 +140,15 @@ def class_folders(
     """
     root = check_folder(root)
     inside = tree.entries(root)
-    found = ClassFolders(
-        root, _classes(root, [entry.name for entry in inside if tree.is_folder(entry)], classes), keys=keys
-    )
+    folders = _classes(root, [entry.name for entry in inside if tree.is_folder(entry)], classes)
+    found = ClassFolders(root, list(map(in_letters, folders)), keys=keys)
     if classes is None:
-        _refuse_splits(root, found.classes)
+        _refuse_splits(root, folders)
     collisions = _Collisions(root, on=keys == "path")
     loose = [entry for entry in inside if not tree.is_folder(entry)]
     for entry in loose:
         found.skipped["hidden" if tree.is_hidden(entry.name) else "outside the class folders"] += 1
-    for name in found.classes:
+    for name in folders:
         found.begin_class()
         before = len(found)
         if (root / name).is_dir():
@@ -186,6 +185,7 @@ def check_folder(root: str | os.PathLike[str]) -> Path:
 
 
 def _classes(root: Path, folders: list[str], wanted: Sequence[str] | None) -> list[str]:
+    """The folders of the classes in the order of their labels, those that are not there among them."""
     if not folders:
         raise UsageError(
             f"the source holds no class folders: {path_shown(root)}",
@@ -199,13 +199,14 @@ def _classes(root: Path, folders: list[str], wanted: Sequence[str] | None) -> li
         return folders
     if len(set(wanted)) != len(wanted):
         raise UsageError("a class is named twice in classes", cure="Give each name once, in the order of the labels.")
-    if unknown := sorted(set(folders) - set(wanted)):
+    named = {in_letters(name): name for name in folders}
+    if unknown := sorted(set(named) - set(wanted)):
         raise UsageError(
             f"{len(unknown)} folders in {path_shown(root)} are not among the {len(wanted)} classes given, "
             f"the first is {unknown[0]!r}",
             cure="Give the classes.txt of the same label set, or none.",
         )
-    return list(wanted)
+    return [named.get(name, name) for name in wanted]
 
 
 def _refuse_loose(found: ClassFolders, loose: int) -> None:

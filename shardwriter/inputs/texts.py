@@ -1,7 +1,7 @@
 """Many strings in little memory: their bytes one behind the other, and 8 bytes each for where they end.
 
 Measured on paths such as n01440764/n01440764_10026.JPEG: 41 bytes each, where a list of str takes 88. Surrogates that
-stand for bytes come back as they were.
+stand for bytes come back as they were, or as the letters that the bytes are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
-__all__ = ["Texts"]
+__all__ = ["Texts", "in_letters"]
+
+
+def in_letters(name: str) -> str:
+    """A file's name with its bytes as the letters of UTF-8 that they are, where the locale knows none but ASCII."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 class Texts:

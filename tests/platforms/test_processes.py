@@ -126,6 +126,28 @@ def test_names_beyond_ascii_are_packed_in_locale_c(packed: Path) -> None:
         assert [sample["__key__"] for sample in samples] == [f"größe-猫/{n}-é" for n in range(4)]
 
 
+def test_a_locale_of_ascii_alone_packs_the_same_bytes(packed: Path, tmp_path: Path) -> None:
+    """Folders by the names that the disk holds, and `--classes`, sidecars and tables, whose names are UTF-8."""
+    source = packed.parent / "bilder"
+    (source.parent / "flach").mkdir()
+    for path in source.glob("*/*.jpg"):
+        (source.parent / "flach" / path.name).write_bytes(path.read_bytes())
+    (source.parent / "liste.csv").write_text(
+        "file\n" + "".join(f"bilder/größe-猫/{n}-é.jpg\n" for n in range(4)), "utf-8"
+    )
+    for name, words in (
+        ("bilder", ()), ("bilder", ("--classes", packed / "classes.txt")), ("flach", ()),
+        ("liste.csv", ("--image-column", "file")), ("bilder", ("--keys", "hash", "--parts", "2")),
+    ):  # fmt: skip
+        made = []
+        for locale in ({"LC_ALL": "C.UTF-8"}, ASCII):
+            out = tmp_path / f"{name}-{len(words)}-{len(locale)}"
+            done = run("pack", source.parent / name, out, *words, locale=locale)
+            assert done.returncode == 0, done.stderr.decode()
+            made.append({path.name: path.read_bytes() for path in out.iterdir()})
+        assert made[0] == made[1]
+
+
 @pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, ASCII], ids=["C", "ascii"])
 def test_the_commands_show_names_beyond_ascii_in_any_locale(packed: Path, locale: dict[str, str]) -> None:
     for command in (["info"], ["ls"], ["verify"], ["plan", "--tail", "exact"]):
