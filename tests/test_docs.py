@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(60):
         file = tmp_path / "pictures" / ("cat", "dog", "owl")[number % 3] / f"{number}.jpg"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(picture(number, width=160, height=120))
+        file.write_bytes(picture(number, width=160 + 16 * (number % 2), height=120))
     monkeypatch.chdir(tmp_path)
     (pack,) = re.findall(r"^wds pack .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     run_command(pack)
