@@ -65,19 +65,38 @@ class Joint:
                     leg.target.clear_leftovers(leg.own)  # of a join that was killed; what parts leave, they clear
             if self._task.overwrite:
                 self._clear()
-            check_parts_free(self._place, self._task.settings, self._parts)
+            self._check_free()
+            if self._is_half_cleared():  # killed at its very end: all is there, and is not packed again
+                self._clear_parts()
+                self._check_free()
             yield
 
     def join(self, made: Mapping[int, PackSummary]) -> PackSummary:
         """Make one dataset of all parts, whose summaries these are, and say what came of it."""
         summaries = {leg.name: self._join_leg(leg, made) for leg in self._legs}
-        for number in range(self._parts):
-            for leg in replace(self._task, part=(number, self._parts)).targets():
-                leg.target.remove([name for name in (leg.target.listing, leg.target.offsets) if name is not None])
-                leg.target.remove([leg.failures, leg.originals])
-        self._clear_locks()
+        self._clear_parts()
         self._place.leave()
         return total(summaries) if len(summaries) > 1 else next(iter(summaries.values()))
+
+    def _check_free(self) -> None:
+        check_parts_free(self._place, self._task.settings, self._parts)
+
+    def _is_half_cleared(self) -> bool:
+        """Whether all is joined, and listings are gone without which the parts cannot be joined again."""
+        if not all(_is_joined(leg.target) for leg in self._legs):
+            return False
+        return not all(target.has(str(target.listing)) for target in (leg.target for leg in self._legs_of_parts()))
+
+    def _legs_of_parts(self) -> Iterator[Leg]:
+        for number in range(self._parts):
+            yield from targets(self._place, self._task.settings, (number, self._parts))
+
+    def _clear_parts(self) -> None:
+        """Remove what lies beside the parts' shards, now that it is joined."""
+        for leg in self._legs_of_parts():
+            leg.target.remove([name for name in (leg.target.listing, leg.target.offsets) if name is not None])
+            leg.target.remove([leg.failures, leg.originals])
+        self._clear_locks()
 
     def _clear_locks(self) -> None:
         """Remove what parts that were killed behind their last step left: the empty files of their locks."""
@@ -137,13 +156,14 @@ def check_parts_free(place: Place, settings: Settings, parts: int | None) -> Non
         raise TargetError(f"{place} holds the beginning of a run in one piece, not in parts", cure=_CURE)
     legs = targets(place, settings, None)
     joined = [leg for leg in legs if _is_joined(leg.target)]
-    if joined and (len(joined) == len(legs) or not all(_has_listings_of_parts(leg.target) for leg in joined)):
+    kept = [leg for leg in joined if _has_files_of_parts(leg.target)]
+    if joined and (not kept or len(kept) < len(joined) < len(legs)):
         raise TargetError(
             f"{joined[0].target.place} already holds {LISTING_NAME}, joined of parts",
             cure="Write to another folder, or pass overwrite=True (--overwrite) to replace it.",
         )
     for leg in legs:
-        if leg not in joined:  # of several datasets some were joined when the run was stopped
+        if leg not in joined:  # of several datasets some, or all, were joined when the run was stopped
             leg.target.check_free(overwrite=False)
         others = {count for _, count in _files_of_parts(leg.target)} - {parts}
         if others and parts is not None:
@@ -163,8 +183,9 @@ def _is_joined(target: Target) -> bool:
         return False
 
 
-def _has_listings_of_parts(target: Target) -> bool:
-    return any(name.endswith(".json") for name, _ in _files_of_parts(target))
+def _has_files_of_parts(target: Target) -> bool:
+    """Whether parts have left more than their shards there: it is not over yet."""
+    return any(not name.endswith(".tar") for name, _ in _files_of_parts(target))
 
 
 def _files_of_parts(target: Target) -> Iterator[tuple[str, int]]:

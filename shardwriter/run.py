@@ -33,6 +33,7 @@ from shardwriter.sink import translated
 from shardwriter.stage import Prepared, Stage
 from shardwriter.target import Claim, remove
 from shardwriter.watch import Watch
+from wds_tools.atomic import temporaries
 from wds_tools.errors import TooManyFailuresError, UnavailableError, counted
 from wds_tools.index.listing import ShardRecord
 
@@ -157,23 +158,25 @@ class Run:
             work.leg.check_free(overwrite=self._overwrite)
         if self._overwrite:
             remove([self._path])
-        for work in self.legs:
-            if locked:
-                self._clear_leftovers(work.leg)
-            if self._overwrite:
+        if locked:
+            self._clear_leftovers()
+        if self._overwrite:
+            for work in self.legs:
                 work.leg.clear()
         self._journal = Journal.begin(self._path, self._head)
 
-    def _clear_leftovers(self, leg: Leg) -> None:
-        leg.target.clear_leftovers([*leg.own, self._path.name])
+    def _clear_leftovers(self) -> None:
+        for work in self.legs:
+            work.leg.target.clear_leftovers(work.leg.own)
+        remove(temporaries(self._path))  # of splits it lies above the legs' folders
 
     def _resume(self, kept: Kept, *, locked: bool) -> None:
         legs = [work.leg for work in self.legs]
         check_head(kept.head, self._head, self._place)
         check_kept(legs, kept)
         drop_unnoted(legs, kept)
-        for leg in legs if locked else ():
-            self._clear_leftovers(leg)
+        if locked:
+            self._clear_leftovers()
         self._journal = Journal.resume(self._path, kept)
         self._position = kept.position
         begin = (0, 0)
@@ -201,7 +204,7 @@ class Run:
         if work.shards.full(encoded.size):
             work.shards.finish(self._note(number, place))
         work.shards.append(encoded.pieces, encoded.size)
-        work.open.tally.add(zip(encoded.fields, encoded.pieces[1::3], strict=True), known=made.pictures)
+        work.open.tally.add(zip(encoded.fields, encoded.values, strict=True), known=made.pictures)
         work.open.misnamed += made.misnamed
         if self._settings.dedup:
             work.open.contents.append(made.content)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,12 +16,18 @@ from pathlib import Path
 from wds_tools.errors import UnavailableError
 from wds_tools.sample import BytesLike
 
-__all__ = ["sync_folder", "temporary_beside", "write_atomic"]
+__all__ = ["sync_folder", "temporaries", "temporary_beside", "write_atomic"]
 
 
 def temporary_beside(path: Path) -> Path:
     """A new name for the unfinished form of `path`, in the same folder."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def temporaries(path: Path) -> list[Path]:
+    """The unfinished forms of `path` that lie beside it: of writers that are at work, or were killed."""
+    form = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    return sorted(each for each in path.parent.iterdir() if form.fullmatch(each.name))
 
 
 def sync_folder(folder: Path) -> None:

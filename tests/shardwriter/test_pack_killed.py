@@ -1,6 +1,5 @@
 """Runs of pack that are killed by SIGKILL, at any call to the system, and go on: the bytes of an unbroken run."""
 
-import hashlib
 import random
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.kills.folders import digest, written
 
 ENDLESS = 1 << 40
 
@@ -115,26 +116,10 @@ def serve() -> Iterator[Callable[[Path, dict[str, Any]], Server]]:
         server.end()
 
 
-def digest(folder: Path) -> dict[str, str]:
-    """All files, hidden ones too."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def is_whole(folder: Path, whole: dict[str, str]) -> bool:
     """Whether everything is there but the locks' end: all that a kill behind the last step may leave is empty files."""
     found = {name: value for name, value in digest(folder).items() if not name.endswith(".lock")}
     return found == whole
-
-
-def written(folder: Path) -> dict[Path, int]:
-    """When each shard was written, but for each folder's last: it may have its name and no line in the journal yet."""
-    shards = sorted(folder.rglob("*.tar"))
-    last = {path.parent: path for path in shards}
-    return {path: path.stat().st_mtime_ns for path in shards if path != last[path.parent]}
 
 
 def whole_run(server: Server, folder: Path) -> tuple[int, dict[str, str]]:

@@ -1,6 +1,8 @@
 """Runs of pack: any number of jobs, broken and begun again, refused, split, in parts, without duplicates."""
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
 import threading
@@ -53,6 +55,63 @@ def failures(path: Path) -> list[dict[str, str]]:
 
 def keys(shards: list[Path], members: Members) -> list[str]:
     return [name[:-4] for shard in shards for name, _ in members(shard) if name.endswith(".cls")]
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({"split": {"val": 0.2}}, ["..train.journal.0a1b2c3d.tmp", "val/.dataset.json.0a1b2c3d.tmp"]),
+        ({"parts": 3}, [".dataset.json.0a1b2c3d.tmp", ".failures.jsonl.0a1b2c3d.tmp", ".classes.txt.0a1b2c3d.tmp"]),
+        ({"parts": 3}, [".train-0-of-3.json.lock", ".train-0-of-3.journal.lock", ".train-0-of-3-%06d.tar.lock"]),
+        (
+            {"parts": 2, "split": {"val": 0.2}},
+            ["val/.val-1-of-2.json.lock", "train/.dataset.offsets.npy.0a1b2c3d.tmp", ".train-0-of-2.journal.lock"],
+        ),
+    ],
+)
+def test_what_a_killed_run_left_beside_the_shards_is_cleared(
+    tmp_path: Path, pictures: Path, options: dict[str, Any], left: list[str]
+) -> None:
+    pack(pictures, tmp_path / "unbroken", max_samples=7, jobs=2, **options)
+    for name in left:
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).touch()
+    pack(pictures, tmp_path / "out", max_samples=7, jobs=2, **options)
+    assert digest(tmp_path / "out") == digest(tmp_path / "unbroken")
+
+
+@pytest.mark.parametrize("options", [{"parts": 3}, {"parts": 2, "split": {"val": 0.3}}], ids=["one", "split"])
+def test_parts_that_are_joined_are_cleared_away_however_far_an_earlier_run_came_with_it(
+    tmp_path: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    options |= {"max_samples": 7, "jobs": 1}
+    pack(pictures, tmp_path / "unbroken", **options)
+    real = Path.unlink
+    for most in itertools.count():
+        left = most
+
+        def unlink(path: Path, missing_ok: bool = False) -> None:
+            nonlocal left
+            if path.name.endswith((".json", ".npy", ".jsonl")) and path.exists():
+                if left == 0:
+                    raise KeyboardInterrupt
+                left -= 1
+            real(path, missing_ok=missing_ok)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", unlink)
+            try:
+                pack(pictures, tmp_path / str(most), **options)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        with contextlib.suppress(TargetError):  # it is whole
+            pack(pictures, tmp_path / str(most), **options)
+        assert digest(tmp_path / str(most)) == digest(tmp_path / "unbroken"), most
+        with pytest.raises(TargetError, match=r"already holds dataset\.json, joined"):
+            pack(pictures, tmp_path / str(most), **options)
+    assert most >= 6
 
 
 def interrupted(pictures: Path, out: Path, after: int, **options: Any) -> None:

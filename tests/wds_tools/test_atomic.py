@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wds_tools import addresses
-from wds_tools.atomic import temporary_beside, write_atomic
+from wds_tools.atomic import temporaries, temporary_beside, write_atomic
 from wds_tools.errors import UnavailableError
 
 
@@ -33,6 +33,14 @@ def test_a_fault_half_way_leaves_what_was_there(tmp_path: Path, fault: type[Base
         write_atomic(path, pieces())
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_unfinished_forms_of_a_file_are_told_from_those_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "a+.json"
+    left = sorted(temporary_beside(path) for _ in range(3))
+    for each in (*left, path, temporary_beside(tmp_path / "aa.json"), temporary_beside(tmp_path / "b.a+.json")):
+        each.touch()
+    assert temporaries(path) == left
 
 
 def test_readers_see_the_old_or_the_new_never_a_part(tmp_path: Path) -> None:
