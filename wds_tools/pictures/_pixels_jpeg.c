@@ -38,6 +38,7 @@
 #endif
 
 #define NARROW 8       /* columns; with fewer than three of a colour, libjpeg upsamples it in another way */
+#define SMOOTHED 10    /* coefficients that libjpeg-turbo smooths; libjpeg, and it before 2.1, six */
 #define MOST_ROWS 8    /* rows handed to libjpeg at once; it fills one, two or four at a time */
 
 struct pixels_jpeg {
@@ -174,6 +175,15 @@ static void read_header(pixels_jpeg *jpeg, const job *task) {
     info->out_color_space = grey ? JCS_GRAYSCALE : JCS_RGB;
 }
 
+/* Where scans of a progressive picture are missing, libjpeg smooths blocks by their neighbours, in each version otherwise,
+ * and in a part otherwise than in the whole. */
+static void check_scans(pixels_jpeg *jpeg) {
+    j_decompress_ptr info = &jpeg->info;
+    for (int component = 0; info->coef_bits && component < info->num_components; component++)
+        for (int index = 1; index < SMOOTHED; index++)
+            if (info->coef_bits[component][index] != 0) refuse(jpeg, PIXELS_UNKNOWN, "scans are missing");
+}
+
 static void read_rows(pixels_jpeg *jpeg, uint8_t *to, size_t stride, int count) {
     JSAMPROW rows[MOST_ROWS];
     while (count > 0) {
@@ -186,8 +196,8 @@ static void read_rows(pixels_jpeg *jpeg, uint8_t *to, size_t stride, int count) 
     }
 }
 
-/* Whether jpeg_crop_scanline keeps colour right. Where colour is decoded at a larger scale than brightness and has to be
- * widened all the same (4:1:0 at half the size), it takes it to be narrower than it is, and columns become another's. */
+/* Whether jpeg_crop_scanline gives the pixels that the whole picture has there. Where colour is decoded at a larger scale
+ * than brightness and has to be widened all the same (4:1:0 at half the size), it takes it to be narrower than it is. */
 static bool can_crop(j_decompress_ptr info) {
     for (int index = 0; index < info->num_components; index++) {
         const jpeg_component_info *each = &info->comp_info[index];
@@ -246,6 +256,7 @@ static void decode(pixels_jpeg *jpeg, const job *task) {
     info->scale_num = 1;
     info->scale_denom = (unsigned int)scale;
     jpeg_start_decompress(info);
+    check_scans(jpeg);
     const pixels_box *whole = &task->part->box;
     pixels_box box = {whole->left / scale, whole->top / scale, whole->width / scale, whole->height / scale};
     window wanted = hull(&box, (int)info->output_width, (int)info->output_height);

@@ -2,7 +2,8 @@
 
 Only the orientation of the first directory counts, stored as a whole number (SHORT as the standard says, BYTE or LONG
 as some cameras do). Zero, nine, text and every other oddity mean "leave it", as in Pillow. The orientation in XMP is
-not read: browsers, OpenCV and DALI do not read it either.
+not read, nor is a profile in a text chunk, as old versions of ImageMagick write it into PNG: browsers, OpenCV and DALI
+do not read them either.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wds_tools.errors import PictureError, ShardstreamError, TruncatedPictureError, UnsupportedPictureError
 from wds_tools.pictures import headers, jpeg
+from wds_tools.pictures.exif import read_orientation
 from wds_tools.pictures.orientation import swaps
 from wds_tools.sample import BytesLike
 
@@ -129,10 +130,11 @@ def _tiff_plugin() -> Callable[[io.BytesIO], Any]:
 
 def _described(name: str, image: Image.Image) -> Opened:
     if name == "tiff":
+        image.info.pop("xmp", None)  # by which Pillow would turn the pixels, although no tag says so
         orientation = _orientation(image)
         width, height = image.size  # a picture that lies on its side is announced as it will be seen
         return Opened(image, (height, width) if swaps(orientation) else (width, height), orientation, orientation != 1)
-    return Opened(image, image.size, _orientation(image) if name in {"avif", "jpeg2000"} else 1)
+    return Opened(image, image.size, read_orientation(image.info.get("exif", b"")) if name == "avif" else 1)
 
 
 def _orientation(image: Image.Image) -> int:

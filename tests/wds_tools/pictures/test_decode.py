@@ -129,6 +129,19 @@ def test_a_part_of_a_reduced_picture_is_part_of_the_reduced_whole(data: bytes, s
         assert _difference(part, whole[top:, left:])[1] <= SAME
 
 
+def test_a_part_of_a_jpeg_without_its_last_scans_is_part_of_the_whole() -> None:
+    # libjpeg smooths its blocks by their neighbours. A scan begins with ff da, and here are ten.
+    data = jpeg(200, 160, progressive=True, quality=60)
+    begins = [place for place in range(len(data)) if data[place : place + 2] == b"\xff\xda"]
+    data = data[: begins[3]] + b"\xff\xd9"
+    decoder = Decoder()
+    whole = decoder.decode(data)
+    assert _difference(whole, by_pillow(data))[1] <= SAME
+    for left in (1, 17, 33, 100):
+        part = decoder.decode(data, box=Box(left, 20, 57, 70))
+        assert _difference(part, whole[20:90, left : left + 57])[1] <= SAME
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("flip", [False, True])
 def test_crops_of_turned_pictures_are_crops_of_the_upright_picture(orientation: int, flip: bool) -> None:

@@ -20,6 +20,7 @@ from tests.wds_tools.pictures.made import (
     with_segment,
 )
 from wds_tools.errors import PictureError, PictureTooLargeError, TruncatedPictureError, UnsupportedPictureError
+from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.exif import read_orientation
 from wds_tools.pictures.facts import Facts, check_size, check_whole, read_facts
 
@@ -128,6 +129,22 @@ def test_orientation_that_makes_no_sense_means_leave_it(block: bytes, orientatio
 def test_orientation_in_xmp_only_is_left_alone() -> None:
     xmp = b'http://ns.adobe.com/xap/1.0/\0<x:xmpmeta tiff:Orientation="6"/>'
     assert read_facts(with_segment(jpeg(), 0xE1, xmp)).orientation == 1
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "AVIF", "WEBP"])
+def test_orientation_in_xmp_only_is_left_alone_where_pillow_would_turn_by_it(kind: str) -> None:
+    about = (
+        b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        b'<rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
+    )
+    options = {"tiffinfo": {700: about}} if kind == "TIFF" else {"xmp": about}
+    data = saved(scene(40, 30), kind, **options)
+    with Image.open(io.BytesIO(data)) as image:
+        assert ImageOps.exif_transpose(image).size == (30, 40)
+    facts = read_facts(data)
+    assert (facts.width, facts.height, facts.orientation) == (40, 30, 1)
+    pixels = Decoder().decode(data, facts=facts)
+    assert np.abs(pixels.astype(int) - scene(40, 30)).mean() < 10
 
 
 @pytest.mark.parametrize("value", range(1, 9))
