@@ -7,7 +7,9 @@ own command. Its blocks run in the order of the page, since the later ones go on
   whose first line is `# NAME.py` is what a reader would save under that name, and is saved, not run;
 - a ```text block that follows it with nothing but white space in between is what it prints, to the letter;
 - the lines of ```sh blocks where the page says `<!-- its commands are run -->`, except in a block right behind
-  `<!-- not run -->`; each must be a `wds` command or one that starts a saved script, and end well.
+  `<!-- not run -->`; each must be a `wds` command or one that starts a saved script, and end well. What `shards/` is
+  served as stands for hosts that the pages make up, and a store in memory for theirs. `wds serve` has to serve, on
+  whichever port is free.
 
 docs/frameworks.md has whole scripts, of packages that may not be installed: each is run by itself, in a process of its
 own, with `<!-- ranks: 2 -->` above it by torchrun, and with `<!-- needs: PACKAGE -->` only where that is.
@@ -16,22 +18,28 @@ own, with `<!-- ranks: 2 -->` above it by torchrun, and with `<!-- needs: PACKAG
 from __future__ import annotations
 
 import contextlib
+import http.client
 import io
+import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from click.testing import CliRunner
 
 from tests.builders import picture
 from wds_tools.cli import root
 from wds_tools.dataset import open_dataset
+from wds_tools.serve import serve
+from wds_tools.sources.http import close_idle
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -39,6 +47,14 @@ PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "d
 LONG = {"docs/recipes.md"}
 """Starts three trainings."""
 FRAMEWORKS = "docs/frameworks.md"
+STANDS_FOR = {
+    "https://data.example.org/imagenet/": "{served}/",
+    "https://data.example.org/old/": "{served}/",
+    "https://host/d/train-{000000..000099}.tar": "{served}/train-000000.tar",
+    "s3://bucket/d/": "memory://docs/d/",
+    "/nvme/cache": "cache",
+}
+"""What is not there, and what it is when a command is run."""
 COMMANDS_ARE_RUN = "<!-- its commands are run -->"
 
 _BLOCK = re.compile(
@@ -82,6 +98,9 @@ def run_command(line: str) -> None:
     words = shlex.split(line, comments=True)
     if not words:
         return
+    if words[:2] == ["wds", "serve"]:
+        check_serves(words)
+        return
     if words[0] == "wds":
         result = CliRunner().invoke(root, words[1:])
         assert result.exit_code == 0, f"{line}\n{result.output}"
@@ -98,8 +117,45 @@ def run_command(line: str) -> None:
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
+def check_serves(words: list[str]) -> None:
+    """Start it, fetch the listing from the url that it prints, and end it as a person does."""
+    command = [BIN / "wds", *words[1:], "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().rpartition(":")[2])
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+                connection.request("GET", "/dataset.json")
+                assert json.loads(connection.getresponse().read())["shardlist"]
+            process.send_signal(signal.SIGINT)
+            _, complaints = process.communicate(timeout=60)
+            assert (process.returncode, "served 1 request" in complaints) == (0, True), complaints
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def standing_in(text: str) -> Iterator[dict[str, str]]:
+    """What takes the place of each address of a page that is not there."""
+    if not any(address in text for address in STANDS_FOR):
+        yield {}
+        return
+    store = fsspec.filesystem("memory")
+    for path in Path("shards").glob("*.tar"):
+        store.pipe_file(f"/docs/d/{path.name}", path.read_bytes())
+    with serve("shards") as server:
+        yield {address: place.format(served=server.url) for address, place in STANDS_FOR.items()}
+        close_idle()
+    store.rm("/docs", recursive=True)
+
+
 def run_page(page: str, capfd: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / page).read_text()
+    with standing_in(text) as places:
+        run_blocks(page, text, places, capfd)
+
+
+def run_blocks(page: str, text: str, places: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     for block in _blocks(text):
         code = block["code"]
         if block["skip"]:
@@ -112,6 +168,8 @@ def run_page(page: str, capfd: pytest.CaptureFixture[str]) -> None:
                     f"{page} shows another thing than is printed:\n{code}"
                 )
         elif COMMANDS_ARE_RUN in text:
+            for address, place in places.items():
+                code = code.replace(address, place)
             for line in code.replace("\\\n", " ").splitlines():
                 run_command(line)
 
