@@ -1,5 +1,6 @@
 """Streams over http: one request for the whole, what is known of its end, resumption at the byte, an end by others."""
 
+import contextlib
 import io
 import pickle
 import random
@@ -273,3 +274,33 @@ def test_local_files_are_streams_too(tmp_path: object) -> None:
     with resolve.open_stream(path) as stream:
         assert stream.shows_cuts
         assert rest_of(stream) == CONTENT
+
+
+def replied(status: int, headers: dict[str, str], body: bytes) -> Behaviour:
+    return Behaviour(lambda _request, _stored: Reply(status, headers, body))
+
+
+def test_a_chunk_of_a_negative_size_breaks_the_transfer_and_nothing_else() -> None:
+    wrong = replied(200, {"Transfer-Encoding": "chunked"}, b"-5\r\n" + CONTENT[:20_000])
+    with FaultyServer({"/x.tar": CONTENT}, [wrong], then=Behaviour(chunked())) as server:
+        with HttpStream(server.url("/x.tar"), remote=QUICK) as stream:
+            assert rest_of(stream) == CONTENT
+
+
+@pytest.mark.parametrize("length", ["-5", "many", ""])
+def test_a_length_that_is_none_proves_no_end(length: str) -> None:
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(names(ignoring_range, Content_Length=length))) as server:
+        with HttpStream(server.url("/x.tar"), remote=QUICK) as stream:
+            assert not stream.shows_cuts
+            assert stream.length is None
+
+
+def test_interim_answers_without_end_are_given_up() -> None:
+    def interim(conversation: Conversation, reply: Reply) -> None:
+        with contextlib.suppress(OSError):  # until the client has gone
+            while True:
+                conversation.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+
+    with FaultyServer({"/x.tar": CONTENT}, [Behaviour(deliver=interim)]) as server:
+        with HttpStream(server.url("/x.tar"), remote=QUICK) as stream:
+            assert rest_of(stream) == CONTENT

@@ -61,6 +61,7 @@ class Answer:
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._body: Body = exchange.body
+        self._is_measured = bool(self._body.chunked) or self._body.length is not None  # not of a length that is none
         self._exchange = exchange
         self._meter = Meter(remote)
         self._ahead = b""
@@ -68,7 +69,7 @@ class Answer:
     @property
     def proves_its_end(self) -> bool:
         """Whether a cut can be told from the end: by a length, or by the mark after the last chunk."""
-        return bool(self._body.chunked) or "Content-Length" in self.headers
+        return self._is_measured
 
     @property
     def ended(self) -> bool:

@@ -26,6 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 __all__ = ["Body", "Connection", "Exchange", "OvertakenError", "SecureConnection", "begin_anew", "exchanging"]
 
 _CHUNK = 1 << 18  # so much is made room for in advance of what one read of a chunk brings
+_HEADS = 20  # "100 Continue" and its like, before the answer itself; a server may say it for ever
 _local = threading.local()
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
@@ -163,12 +164,20 @@ class Body(http.client.HTTPResponse):
     """An answer as the standard library parses it, read without copies."""
 
     fp: Any
+    _heads = 0
 
     def begin(self) -> None:
         exchange = getattr(_local, "exchange", None)
         if exchange is not None:
             exchange.await_first(self)
         super().begin()
+
+    def _read_status(self) -> tuple[str, int, str]:
+        self._heads += 1
+        if self._heads > _HEADS:
+            raise http.client.HTTPException("interim answers without end")
+        status: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
+        return status
 
     def readinto1(self, buffer: Any, /) -> int:
         """Bytes put into the buffer by one read of the socket; 0 at the end of the body, whether it is proven or not.
@@ -190,6 +199,8 @@ class Body(http.client.HTTPResponse):
 
     def _chunk_into(self, buffer: Any) -> int:
         data = self.read1(min(len(buffer), _CHUNK))
+        if self.chunk_left is not None and self.chunk_left < 0:  # the standard library takes "-5" for a size
+            raise http.client.HTTPException("a chunk of a negative size")
         buffer[: len(data)] = data
         if not data:
             self.close()
