@@ -125,6 +125,8 @@ def test_a_server_is_obeyed_unless_it_asks_for_more_than_there_is(clock: Clock) 
         ("1.5", None),
         ("soon", None),
         ("Thu, 99 Jan 1970 00:02:00 GMT", None),
+        ("Thu, 99999999999999999999 Jan 1970 00:02:00 GMT", None),
+        ("Thu, 01 Jan 99999999999 00:02:00 GMT", None),
         ("\u0663", None),
     ],
 )

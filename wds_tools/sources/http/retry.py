@@ -59,7 +59,7 @@ def retry_after(text: str | None, now: float) -> float | None:
         return float(text[:9])
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # of numbers beyond any calendar
         return None
     # A date without zone ("-0000") comes back naive: HTTP's are UTC, whatever they say.
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
