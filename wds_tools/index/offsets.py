@@ -8,6 +8,7 @@ pickle is a path, a range and a length. The file holds plain `.npy`, so numpy an
 from __future__ import annotations
 
 import io
+import math
 import mmap
 import stat
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,9 @@ __all__ = ["OffsetArray", "Offsets", "map_offsets", "offsets_in", "write_offsets
 
 OffsetArray = npt.NDArray[np.uint64]
 
-_MAGIC = b"\x93NUMPY"
+_MAGIC = (
+    b"\x93NUMPY\x01"  # version 1, whose header is of 64 KB at most: later ones may announce 4 GB, which numpy takes
+)
 
 
 class Offsets:
@@ -114,12 +117,17 @@ def offsets_in(data: bytes, *, length: int) -> Offsets:
     Raises:
         StaleIndexError: they are of another number, or it is no such file.
     """
-    if not data.startswith(_MAGIC):  # or numpy would unpack an archive, or take it for a pickle
+    if not data.startswith(_MAGIC):
         raise StaleIndexError(f"the offsets file is damaged: it begins with {data[: len(_MAGIC)]!r}")
+    stream = io.BytesIO(data)
     try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
+        np.lib.format.read_magic(stream)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     except Exception as error:  # numpy lets through whatever its parser of headers raises
         raise StaleIndexError(f"the offsets file is damaged: {error}") from error
+    if dtype != np.dtype("<u8") or len(data) - stream.tell() != 8 * math.prod(shape):  # before room is made for it
+        raise StaleIndexError(f"the offsets file announces {dtype} {shape} and has {len(data):,} bytes")
+    array = np.frombuffer(data, "<u8", offset=stream.tell()).reshape(shape)
     _check_row(array, length, None)
     return Offsets(array)
 

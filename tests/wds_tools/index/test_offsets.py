@@ -2,13 +2,14 @@
 
 import os
 import pickle
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from wds_tools.errors import StaleIndexError
-from wds_tools.index.offsets import Offsets, map_offsets, write_offsets
+from wds_tools.index.offsets import Offsets, map_offsets, offsets_in, write_offsets
 
 ROW = np.arange(0, 512 * 1000, 512, dtype=np.uint64)
 
@@ -128,3 +129,30 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StaleIndexError, match="no plain file"):
         map_offsets(str(tmp_path / "pipe"), length=5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x93NUMPY\x02\0" + (600_000_000).to_bytes(4, "little") + b"{'descr': '<u8'}",  # a header of 600 MB
+        b"\x93NUMPY\x01\0\x40\0{'descr': '<u8', 'fortran_order': False, 'shape': (75000000,)}".ljust(73) + b"\n",
+    ],
+)
+def test_no_room_is_made_for_what_a_file_only_announces(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "o.npy").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StaleIndexError):
+            map_offsets(str(tmp_path / "o.npy"), length=75_000_000)
+        with pytest.raises(StaleIndexError):
+            offsets_in(content, length=75_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_row_from_memory_is_that_of_the_file(path: Path) -> None:
+    held = offsets_in(path.read_bytes(), length=1000)
+    np.testing.assert_array_equal(held.array, ROW)
+    with pytest.raises(StaleIndexError, match=r"1,000 numbers, 999 expected"):
+        offsets_in(path.read_bytes(), length=999)
