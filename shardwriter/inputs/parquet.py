@@ -6,6 +6,7 @@ it is copied once, in order, into a nameless temporary file. pyarrow is loaded o
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 from shardwriter.inputs.base import digest, path_shown
 from shardwriter.inputs.rows import Row
 from shardwriter.inputs.spool import Spool
-from wds_tools.errors import DataError, FieldError, UsageError
+from wds_tools.errors import DataError, FieldError, ShardstreamError, UnavailableError, UsageError
 
 __all__ = ["ParquetRows"]
 
@@ -46,14 +47,16 @@ class ParquetRows:
             return tuple(file.schema_arrow.names)
 
     def __getitem__(self, index: int) -> Row:
-        row = self._plain(index)
+        row = self._judged(index)
+        if isinstance(row, FieldError):
+            raise row
         for name, spool in self._spools.items():
             row[name]["bytes"] = spool[index]
         return row
 
     def scan(self, wanted: Sequence[str] | None) -> Iterator[Row | FieldError]:
-        self.content = self._footer()
-        with self._opened() as file:
+        with self._opened() as file, self._translated():
+            self.content = self._footer()
             names = file.schema_arrow.names
             if wanted is not None:
                 heads = {name if name in names else name.partition(".")[0] for name in wanted}
@@ -65,7 +68,13 @@ class ParquetRows:
             self._count = int(file.metadata.num_rows)
             for name in inside:
                 self._spool(file, name)
-        yield from map(self._plain, range(self._count))
+        yield from map(self._judged, range(self._count))
+
+    def _judged(self, index: int) -> dict[str, Any] | FieldError:
+        try:
+            return self._plain(index)
+        except (ValueError, OverflowError, _package().ArrowException) as error:  # text that is no UTF-8, a year 300000
+            return FieldError(f"row {index + 1} of the Parquet file does not decode: {error!s:.200}")
 
     def _plain(self, index: int) -> dict[str, Any]:
         row = {name: column[index].as_py() for name, column in self._table.items() if name not in self._spools}
@@ -100,18 +109,30 @@ class ParquetRows:
     def _opened(self) -> Any:
         _package()
         parquet = importlib.import_module("pyarrow.parquet")
-        try:
+        with self._translated():
             return parquet.ParquetFile(self.path)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What pyarrow raises as an error of ours; of damage it raises OSErrors too, which have no number."""
+        try:
+            yield
         except FileNotFoundError as error:
             raise UsageError(f"there is no {path_shown(self.path)}") from error
-        except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-            raise DataError(f"{path_shown(self.path)} is no Parquet file: {error!s:.200}") from error
+        except ShardstreamError:
+            raise
+        except (OSError, ValueError, ArithmeticError, LookupError, MemoryError, _package().ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise UnavailableError(f"{path_shown(self.path)} cannot be read: {error.strerror}") from error
+            words = f"{path_shown(self.path)} is no Parquet file, or a damaged one: {error!s:.200}"
+            raise DataError(words, cure="Copy it again, or make it again.") from error
 
 
 def _holds_bytes(kind: Any) -> bool:
     types = importlib.import_module("pyarrow").types
     if types.is_struct(kind):
-        return any(kind.field(at).name == "bytes" for at in range(kind.num_fields))
+        inner = [kind.field(at) for at in range(kind.num_fields)]
+        return any(field.name == "bytes" and _holds_bytes(field.type) for field in inner)
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 

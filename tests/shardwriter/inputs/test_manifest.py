@@ -201,6 +201,35 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         manifest_file(tmp_path / "missing.parquet")
 
 
+def test_a_parquet_file_whose_pages_are_damaged_is_an_error_of_ours(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"key": ["a", "b"], "caption": ["x", "y"]}), tmp_path / "t.parquet")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    refused = 0
+    for place in range(4, 60):  # the header of a page and the page
+        (tmp_path / "t.parquet").write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+        try:
+            manifest_file(tmp_path / "t.parquet", key="key", columns={"caption": "txt"}).close()
+        except DataError as error:
+            assert "damaged" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 20
+
+
+def test_a_row_of_parquet_that_does_not_decode_is_one_bad_sample(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    ends, text = pa.array([0, 1, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"x\xffz")
+    captions = pa.StringArray.from_buffers(3, ends, text)
+    table = pa.table({"key": ["a", "b", "c"], "caption": captions, "at": [{"bytes": 1}] * 3})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with manifest_file(tmp_path / "t.parquet", key="key", columns={"caption": "txt", "at": "json"}) as samples:
+        assert [samples.sample(at)["txt"] for at in (0, 2)] == [b"x", b"z"]
+        with pytest.raises(FieldError, match="row 2"):
+            samples.sample(1)
+
+
 def test_a_table_without_columns_is_said_to_have_none(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"\(--image-column\)\. There is none at all\.$"):
