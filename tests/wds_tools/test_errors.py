@@ -69,6 +69,11 @@ def test_names_that_cannot_be_printed_are_shown_in_ascii(name: str) -> None:
     assert ascii(name) in text
 
 
+def test_what_libraries_say_of_hostile_bytes_stays_on_one_line() -> None:
+    text = str(errors.DataError("no table: bad\nmagic \x1b[31m\udcff\n", cure="Größe:\tmend"))
+    assert text == r"no table: bad magic \x1b[31m\udcff. Größe: mend"
+
+
 def test_at_fills_in_what_is_missing_and_keeps_what_is_set() -> None:
     error = errors.FieldError("no number", offset=7)
     assert error.at(url="a.tar", offset=0, key="k", field="cls", cure="c") is error
