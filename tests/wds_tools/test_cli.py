@@ -33,6 +33,16 @@ def test_help_lists_all_commands_and_imports_none_of_them() -> None:
         assert (f"{name} " in done.stdout and entry.help in done.stdout) is not entry.hidden
 
 
+def test_python_m_is_the_same_command() -> None:
+    for arguments, status in ((["--version"], 0), (["info", "none.tar"], 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "wds_tools", *arguments], capture_output=True, text=True, check=False
+        )
+        result = CliRunner().invoke(root, arguments, prog_name="wds")
+        assert (done.returncode, done.stdout, done.stderr) == (status, result.stdout, result.stderr)
+        assert result.exit_code == status
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_and_the_command_say_the_same(name: str) -> None:
     done = run(name, "--help")
