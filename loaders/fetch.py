@@ -23,13 +23,12 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from loaders.engine import closed_meanwhile
+from loaders.spare import Spare
 from loaders.wanted import Extent, Request, Spot, Wanted
 from wds_tools.errors import ShardstreamError
 
@@ -79,10 +78,13 @@ class Fetcher:
         self._threads: list[threading.Thread] = []
         self._run: Ahead | None = None
         self._stopped = False
+        self._spare = Spare()
 
     def begin(self) -> Ahead:
         """A new run of the plan; the one before it is dropped."""
-        ahead = Ahead(self, Wanted(budget=self._budget))
+        wanted = Wanted(budget=self._budget)
+        wanted.let_go = lambda memory: self._spare.give(memory, room=self._budget - wanted.held)
+        ahead = Ahead(self, wanted)
         with self.lock:
             if self._run is not None:
                 self._run.dropped = True
@@ -153,7 +155,8 @@ class Fetcher:
             with self.lock:
                 self.traffic.requests += 1
             return None
-        data = np.empty(length, dtype=np.uint8).data
+        with self.lock:
+            data = self._spare.take(length)
         source.read_into(spot.begin, data)
         with self.lock:
             self.traffic.requests += 1
@@ -206,14 +209,18 @@ class Claim:
     """One announced sample's hold on its bytes. Taken by one thread: `data`, then `release`.
 
     Attributes:
+        ahead: the run of the plan.
+        extent: what is fetched with it.
         spot: where the sample lies.
+        released: whether it was given back.
     """
 
-    __slots__ = ("_ahead", "_extent", "spot")
+    __slots__ = ("ahead", "extent", "released", "spot")
 
     def __init__(self, ahead: Ahead, extent: Extent, spot: Spot) -> None:
-        self._ahead = ahead
-        self._extent = extent
+        self.ahead = ahead
+        self.extent = extent
+        self.released = False
         self.spot = spot
 
     def data(self) -> memoryview | None:
@@ -232,18 +239,30 @@ class Claim:
         return request.data[begin : begin + self.spot.end - self.spot.begin]
 
     def release(self) -> None:
-        """It is decoded, or will not be."""
-        fetcher = self._ahead.fetcher
+        """It is decoded, or will not be: its bytes' memory may be used again. Twice does nothing."""
+        self.release_all((self,))
+
+    @staticmethod
+    def release_all(claims: Sequence[Claim]) -> None:
+        """Release claims of one loader: taking the lock for each costs more than the rest of it."""
+        if not claims:
+            return
+        fetcher, wake = claims[0].ahead.fetcher, False
         with fetcher.lock:
-            if self._ahead.wanted.release(self._extent):
+            for claim in claims:
+                if not claim.released:
+                    claim.released = True
+                    wanted = claim.ahead.wanted
+                    wake |= wanted.release(claim.extent) and wanted.waiting
+            if wake:
                 fetcher.work.notify()
 
     def _settled(self) -> Request:
-        request = self._extent.request
+        request = self.extent.request
         return request if request is not None and request.done else self._waited()
 
     def _waited(self) -> Request:
-        ahead, extent = self._ahead, self._extent
+        ahead, extent = self.ahead, self.extent
         fetcher, begun = ahead.fetcher, time.perf_counter()
         with fetcher.lock:
             ahead.wanted.urge(extent)

@@ -183,11 +183,9 @@ class BatchJob(Assembly):
 
     def release(self, slots: Iterable[int]) -> None:
         """These samples will not be read."""
-        claims = self.claims or ()
-        for slot in slots if claims else ():
-            claim = claims[slot]
-            if claim is not None:
-                claim.release()
+        claims = self.claims
+        if claims:
+            Claim.release_all([claim for slot in slots if (claim := claims[slot]) is not None])
 
 
 def _listed(sample: Mapping[Any, Any]) -> list[Any]:

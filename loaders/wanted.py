@@ -17,8 +17,9 @@ the budget for that long (on 4,000 pictures at 40 ms: 310 a second, with the thr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["MERGED_BYTES", "Extent", "Request", "Spot", "Wanted"]
 
@@ -28,9 +29,8 @@ NEAR = 64
 """Places in the queue that may lie between extents that are taken together: about what the next moments need."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A range of bytes of a shard, by its number in the dataset."""
+class Spot(NamedTuple):
+    """A range of bytes of a shard, by its number in the dataset. Two are made for each sample, so it is a tuple."""
 
     shard: int
     begin: int
@@ -106,10 +106,12 @@ class Wanted:
     Attributes:
         budget: bytes that may be held; more only where somebody waits for what has not been asked for.
         held: bytes of the requests that are under way, or there and claimed.
+        let_go: gets the memory of requests that nobody reads from any more.
     """
 
     budget: int
     held: int = 0
+    let_go: Callable[[memoryview], None] | None = None
     _count: int = 0
     _queue: deque[Extent] = field(default_factory=deque)
     _urgent: deque[Extent] = field(default_factory=deque)
@@ -129,8 +131,11 @@ class Wanted:
         block = self._blocks.get(piece)
         if block is None:
             block = self._blocks[piece] = self._begun(sample, piece, left)
-        extent = next((each for each in block.extents if _within(sample, each.spot)), None)
-        if extent is None:  # it was a hole, and comes once more: a copy
+        for extent in block.extents:
+            shard, begin, end = extent.spot
+            if begin <= sample.begin and sample.end <= end and shard == sample.shard:
+                break
+        else:  # it was a hole, and comes once more: a copy
             extent = self._queued(sample)
         extent.claims += 1
         block.left -= 1
@@ -168,6 +173,11 @@ class Wanted:
             return False
         self._let_go(request)
         return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something may be left to fetch."""
+        return bool(self._queue or self._urgent)
 
     def take(self) -> Request | None:
         """What is to be fetched next; None where nothing is, or where it has no room."""
@@ -250,7 +260,9 @@ class Wanted:
 
     def _let_go(self, request: Request) -> None:
         self.held -= request.held
-        request.held, request.data = 0, None
+        data, request.held, request.data = request.data, 0, None
+        if data is not None and self.let_go is not None:
+            self.let_go(data)
 
 
 def _within(inner: Spot, outer: Spot) -> bool:
