@@ -1,10 +1,11 @@
 """What a run waits for, in one sentence, from what was counted while it ran. Pure.
 
 Either the consumer or the loader sets the pace. Where the consumer waits less than 5% of the time, it does; then what
-the loader could give is its samples over the time in which its threads had work. Else the loader does, and the time of
-its threads says by what: by bytes that have to come (from a disk, from a host), by decoding, by the interpreter's lock,
-or by nothing that the threads did: then they were idle, because too few batches may be begun ahead, or because planning
-was not done in time.
+the loader could give is its samples over the time in which its threads had work. Up to 10% it does too, if the threads
+had time to spare: these are batches that came late one by one, the first one among them, and no faster loader would
+give more than a tenth. Else the loader does, and the time of its threads says by what: by bytes that have to come (from
+a disk, from a host), by decoding, by the interpreter's lock, or by nothing that the threads did: then they were idle,
+because too few batches may be begun ahead, or because planning was not done in time.
 
 What is named as a way out is taken from the same counts:
 
@@ -28,6 +29,8 @@ __all__ = ["Bound", "Figures", "Verdict", "judged"]
 Bound: TypeAlias = Literal["nothing", "consumer", "decode", "read", "fetch", "lock", "cores", "prefetch", "plan"]
 
 _WAIT = 0.05  # of the time; less is what handing over batches takes, and nobody can speed up training by it
+_HITCHES = 0.1  # of the time; more is no matter of single batches
+_SPARE = 0.8  # of the threads' time; where they had work for less, they could have given more
 _BUSY = 0.6  # of the threads' time; where less, they are not what is waited for
 _READER = 0.8  # of the time of the one thread that reads streams
 _PLAN = 0.5  # of the time
@@ -172,9 +175,18 @@ def judged(run: Figures, *, tried: float | None = None) -> Verdict:
     waited = f"the consumer waited {run.wait_share:.0%} of the time"
     if run.wait_share < _WAIT:
         return Verdict("consumer", f"consumer-bound: {waited}; {_headroom(run)}")
+    if run.wait_share < _HITCHES and _spare(run):
+        late = f"for single batches that came late, of which Reading(prefetch={2 * max(1, run.prefetch)}) hides more"
+        return Verdict("consumer", f"consumer-bound: {waited}, {late}; {_headroom(run)}")
     if run.readers or run.busy_share >= _BUSY:
         return _reading(run, waited) or _decoding(run, waited, tried)
     return _idle(run, waited)
+
+
+def _spare(run: Figures) -> bool:
+    """Whether all that work for the loader had time to spare."""
+    reader = run.read_seconds / (run.seconds * run.readers) if run.readers else 0.0
+    return run.busy_share < _SPARE and reader < _READER
 
 
 def _headroom(run: Figures) -> str:

@@ -80,6 +80,21 @@ def test_the_consumer() -> None:
     assert "had work 50% of it, so the loader could give about 2,000 samples a second, 2.0x" in verdict.sentence
 
 
+def test_single_late_batches_do_not_make_the_loader_the_limit() -> None:
+    late = replace(DECODING, wait_seconds=0.6, decode_seconds=8.0)
+    verdict = judged(late)
+    assert verdict.bound == "consumer"
+    assert "waited 6% of the time, for single batches that came late" in verdict.sentence
+    assert "Reading(prefetch=4) hides more" in verdict.sentence
+    assert "had work 48% of it" in verdict.sentence
+    assert (
+        judged(replace(late, decode_seconds=13.0)).bound == "consumer"
+    )  # 1.06x is all that faster decoding could give
+    assert judged(replace(late, wait_seconds=1.2)).bound == "prefetch"
+    assert judged(replace(late, decode_seconds=18.0)).bound == "decode"
+    assert judged(replace(late, readers=1, read_seconds=9.0)).bound == "read"
+
+
 def test_bytes_that_have_to_come() -> None:
     verdict = judged(replace(DECODING, read_seconds=12.0, decode_seconds=6.0, decode_cpu_seconds=6.0, batch_seconds=0))
     assert verdict.bound == "read"
