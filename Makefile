@@ -13,9 +13,10 @@ help:  ## what there is
 
 install: .venv/installed  ## make .venv with everything the tests need
 
-lint: .venv/installed  ## ruff, mypy strict, import-linter
+lint: .venv/installed  ## ruff, bandit, mypy strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive wds_tools shardwriter loaders
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -48,6 +49,9 @@ fuzz: .venv/installed  ## what is in C under sanitizers, twenty minutes
 	$(BIN)/python -m tests.fuzz.fuzz_huffman 540
 	$(BIN)/python -m tests.fuzz.fuzz_samples 120
 
+odd-pictures: .venv/installed  ## other projects' test pictures by every decoder; fetches 70 MB with pip and apt
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.odd_pictures
+
 docs: .venv/installed  ## the site, into build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1'
@@ -63,4 +67,4 @@ format: .venv/installed  ## ruff's formatter and safe mends
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help install lint test test-all test-cuda test-python demo fuzz docs notebooks bench format
+.PHONY: help install lint test test-all test-cuda test-python demo fuzz odd-pictures docs notebooks bench format

@@ -185,7 +185,7 @@ def _cgroup_memory() -> int | None:
 
 def _shared_memory() -> Finding:
     try:
-        free = shutil.disk_usage("/dev/shm").free  # noqa: S108 - where torch's worker processes put their batches
+        free = shutil.disk_usage("/dev/shm").free  # nosec B108  # noqa: S108 - where torch's worker processes put their batches
     except OSError:
         return Finding(name="shared memory", value="no /dev/shm")
     small = free < _SHARED

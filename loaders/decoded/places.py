@@ -31,7 +31,7 @@ _NEW = ".new"
 _LOCK = "lock"
 _KEPT_FREE = 0.05
 """Of the disk or of /dev/shm: one that is full harms others more than a miss harms us."""
-_SHM = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory file system, not a temporary folder
+_SHM = Path("/dev/shm")  # nosec B108  # noqa: S108 - the kernel's shared memory file system, not a temporary folder
 
 
 def shared_memory_folder() -> Path:

@@ -16,7 +16,7 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
+import subprocess  # nosec B404  # one call, which says why it may
 import tempfile
 import threading
 from typing import Any, Protocol
@@ -134,7 +134,7 @@ class Command(Descriptor):
             complaints.close()
             raise
         self._complaints = complaints
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for
+        assert self._process.stdout is not None  # nosec B101  # noqa: S101 - it was asked for
         self._output = self._process.stdout
         _widen(self._output.fileno())
         super().__init__(url, self._output.fileno(), stop)
@@ -187,7 +187,7 @@ class Command(Descriptor):
 
 def _started(argv: list[str], url: str, complaints: Any) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(  # noqa: S603 - asked for by allow_pipe, split into words, no shell
+        return subprocess.Popen(  # nosec B603  # noqa: S603 - asked for by allow_pipe, split into words, no shell
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, bufsize=0, process_group=0
         )
     except (OSError, ValueError) as error:

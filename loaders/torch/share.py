@@ -38,7 +38,7 @@ __all__ = ["Region", "SharedBatch", "shared", "shared_memory"]
 
 _INLINE_BYTES = 64 * 1024  # half of what a pipe takes without a second write
 _ALIGNMENT = 64
-_SHM = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory file system, not a temporary folder
+_SHM = Path("/dev/shm")  # nosec B108  # noqa: S108 - the kernel's shared memory file system, not a temporary folder
 _CURE = (
     "Lower batch_size, the DataLoader's num_workers or its prefetch_factor: batch bytes x workers x "
     "(prefetch_factor + Reading.prefetch) must fit"

@@ -25,6 +25,7 @@ __all__ = ["LOOPBACK", "WebServer"]
 
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 256
+_ALL_ADDRESSES = "0.0.0.0"  # nosec B104  # noqa: S104 - only compared with what the caller asked for
 _FULL_WAIT_S = 0.1  # then it is looked again whether a connection can be spared, if none has ended before
 
 
@@ -109,7 +110,7 @@ class WebServer:
     @property
     def url(self) -> str:
         """Such as http://127.0.0.1:8000, without a slash at the end; names this machine where all its addresses are."""
-        host = socket.gethostname() if self._host in {"0.0.0.0", "::"} else self._host  # noqa: S104 - no bind
+        host = socket.gethostname() if self._host in {_ALL_ADDRESSES, "::"} else self._host
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
 
     def close(self, *, grace_s: float = 0.0) -> None:
