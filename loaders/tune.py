@@ -11,6 +11,10 @@ once. The winner is the simplest candidate within
 the noise of the fastest: fewer processes, then the loader's own order, then fewer batches ahead, then fewer threads.
 A step between batches (`step`) makes many as fast as training needs, and so the cheapest of them the winner.
 
+The budget is kept, however small: a first measurement takes its share of what is left, from opening on, even if that is
+two batches. Who cannot be begun any more is not measured, nor worker processes where they would only just have started;
+so the first field begins with the loader's own number of threads.
+
 What would need more memory than there may be is not tried: batches ahead by the size of a batch that was seen, workers
 by what importing torch takes. What was measured to hold more is dropped. Nothing here knows torch, or a clock that
 cannot be replaced.
@@ -29,7 +33,10 @@ from typing import Any, TypeAlias
 from loaders.arguments import check_count
 from wds_tools.errors import UsageError
 
-__all__ = ["Candidate", "Opener", "Tried", "Tuned", "first_field", "neighbours", "tune"]
+__all__ = ["WORKERS_START_S", "Candidate", "Opener", "Tried", "Tuned", "first_field", "neighbours", "tune"]
+
+WORKERS_START_S = 10.0
+"""What worker processes take to start and to end: 9 seconds were measured on two cores, most of it importing torch."""
 
 _ROUNDS, _FIRST_ROUNDS = 5, 2
 _BEHIND = 0.85
@@ -151,14 +158,14 @@ class Tuned:
 
 
 def first_field(cores: int, *, workers: bool) -> list[Candidate]:
-    """Who is measured first.
+    """Who is measured first, the loader's own choice to begin with.
 
     Args:
         cores: that the process may use.
         workers: whether worker processes may be tried.
     """
-    threads = sorted({1, max(1, cores // 2), max(1, cores - 1), cores, cores + 1, 2 * cores})
-    found = [Candidate(threads=count) for count in threads]
+    others = sorted({1, max(1, cores // 2), max(1, cores - 1), cores + 1, 2 * cores} - {cores})
+    found = [Candidate(threads=count) for count in (cores, *others)]
     return [*found, Candidate(threads=1, workers=cores)] if workers else found
 
 
@@ -190,9 +197,9 @@ def tune(
     """Measure candidates against each other.
 
     Args:
-        candidates: the first field, the simplest first.
+        candidates: the first field; where the budget is too small for all, the first of them are measured.
         open_batches: gives the batches of a candidate.
-        budget_seconds: how long it may take, opening included; each is measured once even so.
+        budget_seconds: how long it may take, opening included. Two batches of one candidate are taken even so.
         memory_bytes: that a candidate may hold; None for no limit.
         more: who joins next to a leader.
         step: what the caller does after each batch.
@@ -216,9 +223,11 @@ def tune(
             run.join(more(run.fastest().candidate))
         field_of_round = run.alive()[:: -1 if number % 2 else 1]
         share = (until - clock()) / max(1, len(field_of_round) * (_ROUNDS - number)) * _MEASURED
-        for tried in field_of_round:
-            if clock() < until or not tried.rates:
-                run.measure(tried, min(_LONGEST_S, max(_SHORTEST_S, share)))
+        for left, tried in zip(range(len(field_of_round), 0, -1), field_of_round, strict=True):
+            if run.has_time(tried, until - clock()):
+                run.measure(tried, min(_LONGEST_S, max(_SHORTEST_S, share)), until=clock() + (until - clock()) / left)
+            elif not tried.rates:
+                tried.dropped = "no time left"
         if clock() >= until:
             break
     return run.result()
@@ -259,8 +268,14 @@ class _Run:
             )
         return max(measured, key=lambda tried: tried.rate)
 
-    def measure(self, tried: Tried, seconds: float) -> None:
-        """Once, for so long; or see that it is out of the question."""
+    def has_time(self, tried: Tried, seconds: float) -> bool:
+        """Whether it can be measured in what is left. The first one is, whatever is left."""
+        if not any(each.rates for each in self.tried):
+            return True
+        return seconds > (WORKERS_START_S if tried.candidate.workers and not tried.rates else 0.0)
+
+    def measure(self, tried: Tried, seconds: float, until: float) -> None:
+        """Once, for so long but not beyond `until`; or see that it is out of the question."""
         candidate = tried.candidate
         needed = candidate.needs(self.batch_bytes)
         if self.memory_bytes is not None and needed > self.memory_bytes:
@@ -268,11 +283,19 @@ class _Run:
             return
         before = self.held(Candidate(threads=1))
         with self.open_batches(candidate) as batches:
-            for _ in range(1 + candidate.batches_held):  # those that were made while nobody looked
+            begun = self.clock()
+            self._take(batches)
+            for _ in range(candidate.batches_held):  # those that were made while nobody looked
+                now = self.clock()
+                if now + (now - begun) >= until:  # the next may take as long, and one has to be measured
+                    break
+                begun = now
                 self._take(batches)
-            samples, begun = 0, self.clock()
-            while (spent := self.clock() - begun) < seconds:
+            begun = self.clock()
+            samples = self._take(batches)
+            while self.clock() < min(begun + seconds, until):
                 samples += self._take(batches)
+            spent = self.clock() - begun
             tried.rates.append(samples / spent)
             after = self.held(candidate)
         if before is not None and after is not None:

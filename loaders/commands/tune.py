@@ -17,7 +17,7 @@ from loaders.commands.loading import Asked, loader_options
 from loaders.footprint import children_of, held_bytes
 from loaders.loader import ShardLoader
 from loaders.spelled import arguments, classes_in, spelled
-from loaders.tune import Candidate, Tried, Tuned, first_field, neighbours
+from loaders.tune import WORKERS_START_S, Candidate, Tried, Tuned, first_field, neighbours
 from loaders.tune import tune as search
 from wds_tools import progress
 from wds_tools.commands import options
@@ -59,11 +59,12 @@ def tune(
 
     Candidates are measured in turn, again and again. Of those within the noise of the fastest the simplest wins.
     """
-    if not no_workers:
+    workers = not no_workers and budget > WORKERS_START_S
+    if workers:
         importlib.import_module("loaders.torch")  # now, so that neither time nor memory of it count for a candidate
     with contextlib.ExitStack() as stack, progress.bar("measuring", unit="measurements") as bar:
         found = search(
-            first_field(usable_cores(), workers=not no_workers),
+            first_field(usable_cores(), workers=workers),
             _Batches(asked, stack),
             budget_seconds=budget,
             memory_bytes=memory,
@@ -80,6 +81,8 @@ def tune(
     for line in _table(found):
         click.echo(line)
     click.echo(f"\n{found.why}")
+    if not workers and not no_workers:
+        click.echo(f"Worker processes, which take seconds to start, are tried from --budget {WORKERS_START_S:.0f}s on.")
     if found.winner.candidate.reordered:
         click.echo(
             "Its order of samples is another one than the default's: a state of the one is refused by the other."
@@ -147,11 +150,12 @@ def code_of(asked: Asked, candidate: Candidate) -> str:
     return "\n".join(
         [
             *imports,
-            "from loaders.torch import ShardDataset",
+            "from loaders.torch import ShardDataset, resumable",
             "from torch.utils.data import DataLoader",
             "",
             f"dataset = ShardDataset{made}",
-            f"loader = DataLoader(dataset, batch_size=None, num_workers={candidate.workers}, persistent_workers=True)",
+            f"workers = DataLoader(dataset, batch_size=None, num_workers={candidate.workers}, persistent_workers=True)",
+            "loader = resumable(workers)  # has state_dict() and load_state_dict(), as a ShardLoader has",
         ]
     )
 
@@ -159,7 +163,7 @@ def code_of(asked: Asked, candidate: Candidate) -> str:
 def _table(found: Tuned) -> Iterator[str]:
     """All that were tried, the winner marked."""
     yield f"  {'threads':>7}  {'workers':>7}  {'ahead':>5}  {'samples/s':>9}  {'spread':>6}  {'memory':>8}"
-    for tried in found.tried:
+    for tried in sorted(found.tried, key=lambda tried: tried.candidate.effort):
         yield _row(tried, winner=tried is found.winner)
 
 

@@ -149,6 +149,25 @@ def test_the_budget_is_kept_and_each_measured_once() -> None:
     assert 30 < spent.now < 70
 
 
+@pytest.mark.parametrize("budget", [0.5, 7.0, 15.0, 40.0])
+def test_batches_that_take_seconds_do_not_overrun_it(budget: float) -> None:
+    world = World(lambda candidate, _: 5.0 * candidate.threads)  # a batch takes 2, 1, 2/3, 1/2 seconds
+    found = world.tune([FIELD[3], *FIELD[:3]], budget_seconds=budget)
+    assert world.now <= budget + 4.0  # two batches of the one that was begun last
+    assert found.winner.candidate == FIELD[3]
+    unseen = [tried for tried in found.tried if not tried.rates]
+    assert all(tried.dropped == "no time left" for tried in unseen)
+    assert bool(unseen) == (budget < 15.0)
+
+
+def test_processes_are_not_started_for_a_moment() -> None:
+    workers = Candidate(threads=1, workers=2)
+    world = World(lambda *_: 100.0)
+    assert world.tune([FIELD[0], workers], budget_seconds=9.0).tried[1].dropped == "no time left"
+    assert workers not in world.opened
+    assert World(lambda *_: 100.0).tune([FIELD[0], workers], budget_seconds=30.0).tried[1].rates
+
+
 def test_memory_that_is_not_there() -> None:
     found = World(by_threads, holds=lambda candidate: candidate.threads * 1000).tune(FIELD, memory_bytes=15_000)
     assert [tried.dropped for tried in found.tried] == ["slower", "", "", "slower"]
@@ -180,5 +199,5 @@ def test_wrong_use(wrong: dict[str, Any]) -> None:
 
 def test_the_first_field() -> None:
     assert [each.threads for each in first_field(1, workers=False)] == [1, 2]
-    assert [each.threads for each in first_field(8, workers=False)] == [1, 4, 7, 8, 9, 16]
+    assert [each.threads for each in first_field(8, workers=False)] == [8, 1, 4, 7, 9, 16]
     assert first_field(8, workers=True)[-1] == Candidate(threads=1, workers=8)

@@ -54,7 +54,7 @@ def test_a_table_a_reason_and_code_that_runs(pictures: str) -> None:
 
 
 def test_workers_are_tried_and_end(pictures: str) -> None:
-    done = tune(pictures, "--batch-size", "4", "--field", "cls", "--budget", "1s", "--json")
+    done = tune(pictures, "--batch-size", "4", "--field", "cls", "--budget", "15s", "--json")
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     (workers,) = [tried for tried in facts["tried"] if tried["candidate"]["workers"]]
@@ -64,6 +64,13 @@ def test_workers_are_tried_and_end(pictures: str) -> None:
     import torch.multiprocessing as processes
 
     assert processes.active_children() == []
+
+
+def test_small_budgets_leave_worker_processes_alone(pictures: str) -> None:
+    done = tune(pictures, "--batch-size", "4", "--field", "cls", "--budget", "1s")
+    assert done.exit_code == 0, done.output
+    assert "Worker processes, which take seconds to start, are tried from --budget 10s on" in done.stdout
+    assert "ShardDataset" not in done.stdout
 
 
 def test_too_little_memory(tmp_path: Path) -> None:
@@ -92,4 +99,6 @@ def test_the_code_with_workers_runs(pictures: str) -> None:
     asked = Asked(urls=(pictures, pictures + "/s-0000.tar")[:1], batch_size=8, fields=("jpg", "cls"), read=Reading())
     code = code_of(Asked(**{**vars(asked), "image": CenterCrop(24)}), Candidate(threads=1, workers=1))
     assert "threads" not in code
-    assert runs(code, "loader") == "DataLoader [8, 8]"
+    assert runs(code, "loader") == "ResumableLoader [8, 8]"
+    resumed = f"{code}\nloader.load_state_dict(loader.state_dict())"
+    assert runs(resumed, "loader") == "ResumableLoader [8, 8]"
