@@ -31,7 +31,7 @@ from wds_tools.errors import ShardChangedError, ShardMissingError, TruncatedShar
 from wds_tools.shard import iter_stream
 from wds_tools.sources import resolve
 from wds_tools.sources.base import Stream
-from wds_tools.sources.http import HttpStream, close_idle, retry
+from wds_tools.sources.http import HttpStream, close_idle, connections, retry
 from wds_tools.sources.http import stream as module
 from wds_tools.sources.options import Remote
 
@@ -304,3 +304,12 @@ def test_interim_answers_without_end_are_given_up() -> None:
     with FaultyServer({"/x.tar": CONTENT}, [Behaviour(deliver=interim)]) as server:
         with HttpStream(server.url("/x.tar"), remote=QUICK) as stream:
             assert rest_of(stream) == CONTENT
+
+
+def test_no_connection_outlives_close_idle_in_an_error_that_somebody_keeps() -> None:
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(says(404))) as server:
+        with HttpStream(server.url("/x.tar"), remote=QUICK) as stream, pytest.raises(ShardMissingError) as caught:
+            rest_of(stream)
+        close_idle()
+        assert [each for each in connections._sockets if each.fileno() >= 0] == []
+        assert caught.value.url == server.url("/x.tar")

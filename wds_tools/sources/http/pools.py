@@ -61,6 +61,14 @@ class _Idle:
     def qsize(self) -> int:
         return len(self._kept)
 
+    def close(self) -> None:
+        while self._kept:
+            try:
+                _, connection = self._kept.pop()
+            except IndexError:
+                break  # another thread was first
+            connection.close()
+
 
 class _Pool(HTTPConnectionPool):
     ConnectionCls = Connection
@@ -94,6 +102,11 @@ def close_idle() -> None:
         _managers.clear()
         _by_origin.clear()
     for each in managers:
+        for key in each.pools.keys():  # noqa: SIM118 - urllib3's refuses to be iterated
+            # A pool by itself closes them when it is collected, and the traceback of an error may hold it until then.
+            idle: Any = getattr(each.pools.get(key), "pool", None)
+            if isinstance(idle, _Idle):
+                idle.close()
         each.clear()
 
 
