@@ -68,7 +68,14 @@ class ParquetRows:
             self._count = int(file.metadata.num_rows)
             for name in inside:
                 self._spool(file, name)
+            self._check_counts()
         yield from map(self._judged, range(self._count))
+
+    def _check_counts(self) -> None:
+        counts = {len(column) for column in self._table.values()} | {self._count}
+        if len(counts) > 1 or self._count < 0:
+            words = " and ".join(f"{count:,}" for count in sorted(counts))
+            raise DataError(f"{path_shown(self.path)} is damaged: it says that it has {words} rows")
 
     def _judged(self, index: int) -> dict[str, Any] | FieldError:
         try:
