@@ -7,8 +7,8 @@ everything else goes through the codec table of wds_tools, which readers use too
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from wds_tools.names import check_field, check_key
 from wds_tools.sample import KEY, SPECIAL, BytesLike
 from wds_tools.tar.write import member_header, padding
 
-__all__ = ["Encoded", "Encoder"]
+__all__ = ["Encoded", "Encoder", "Frozen"]
+
+
+class Frozen(np.ndarray[Any, Any]):
+    """Bytes in memory that nobody writes to as long as this array or a view on it is alive, whoever owns the memory."""
 
 
 class Encoded(NamedTuple):
@@ -27,12 +31,14 @@ class Encoded(NamedTuple):
     Attributes:
         key: the sample's key.
         fields: its field names, in order.
-        pieces: header, data and padding of each member in turn.
+        values: the data of each.
+        pieces: header, data and padding of each member in turn, in as many pieces as it may be.
         size: bytes of all pieces, a multiple of 512.
     """
 
     key: str
     fields: tuple[str, ...]
+    values: Sequence[BytesLike]
     pieces: list[BytesLike]
     size: int
 
@@ -58,20 +64,34 @@ class Encoder:
             FieldRefusedError: no fields, a field name that would not come back, or a value that its field cannot hold.
         """
         key = self._key(sample)
-        fields = tuple(field for field in sample if field not in SPECIAL)
-        if not fields:
-            raise FieldRefusedError(
-                "a sample without fields would leave nothing behind", key=key, cure="Give it at least one field."
-            )
+        fields = _fields(key, sample)
+        values: list[BytesLike] = []
         pieces: list[BytesLike] = []
         size = 0
         for field in fields:
             data = self._data(key, field, sample[field])
             header = member_header(f"{key}.{field}", len(data))
             pad = padding(len(data))
+            values.append(data)
             pieces += (header, data, pad)
             size += len(header) + len(data) + len(pad)
-        return Encoded(key, fields, pieces, size)
+        return Encoded(key, fields, values, pieces, size)
+
+    def taken(self, sample: Mapping[str, object], members: memoryview) -> Encoded:
+        """The pieces of one sample that lies somewhere as it would be written here: of one piece, and as `encode`.
+
+        Args:
+            sample: its key, and its fields as views on `members`, in their order.
+            members: headers, data and padding, of which `wds_tools.tar.runs.as_written` is true; nobody may change it.
+
+        Raises:
+            KeyRefusedError, FieldRefusedError: as `encode`.
+        """
+        key = self._key(sample)
+        fields = _fields(key, sample)
+        if any(field not in self._good or field.endswith(".gz") for field in fields):
+            return self.encode(sample)  # once for each field, and where the data has to be looked at
+        return Encoded(key, fields, [sample[field] for field in fields], [members], len(members))  # type: ignore[misc]
 
     def _key(self, sample: Mapping[str, object]) -> str:
         if not isinstance(sample, Mapping):
@@ -102,10 +122,19 @@ class Encoder:
         return data if type(data) is bytes else bytes(data)
 
 
+def _fields(key: str, sample: Mapping[str, object]) -> tuple[str, ...]:
+    fields = tuple(field for field in sample if field not in SPECIAL)
+    if not fields:
+        raise FieldRefusedError(
+            "a sample without fields would leave nothing behind", key=key, cure="Give it at least one field."
+        )
+    return fields
+
+
 def _is_frozen(view: memoryview) -> bool:
     """Whether nobody can change what a view shows: one that is read-only may still lie on memory that others write."""
     owner = view.obj
     frozen = type(owner) is bytes
     if isinstance(owner, np.ndarray):
-        frozen = owner.flags.owndata and not owner.flags.writeable
+        frozen = not owner.flags.writeable and (owner.flags.owndata or isinstance(owner, Frozen))
     return frozen and view.format == "B" and view.contiguous and view.ndim == 1

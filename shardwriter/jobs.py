@@ -39,8 +39,6 @@ MOST_BYTES = 1 << 22
 TRIAL_SECONDS = 0.25
 LONG_SECONDS, LONGEST_SECONDS = 5.0, 600.0
 
-Work = Callable[[I], R]
-
 
 def check_jobs(jobs: int | None) -> int:
     """How many threads: as many as the process may use cores where nobody says.
@@ -56,12 +54,14 @@ def check_jobs(jobs: int | None) -> int:
 
 
 def in_order(
-    work: Callable[[I], R], items: Iterable[I], *, jobs: int, size: Callable[[R], int]
+    work: Callable[[Sequence[I]], Iterable[R]], items: Iterable[I], *, jobs: int, size: Callable[[R], int]
 ) -> Generator[R, None, None]:
-    """`map(work, items)` by `jobs` threads, a little ahead of the caller.
+    """What `work` makes of items, one result each, by `jobs` threads, a little ahead of the caller.
 
     Args:
-        work: called once for each item, from any thread. What it raises comes out at the item's place and ends all.
+        work: called with a few items that follow each other, from any thread; yields their results one by one, or only
+            the first ones where it is not asked for more. What it raises comes out at the place of these items and ends
+            all.
         items: taken from the calling thread.
         jobs: 1 works in the calling thread; more are threads beside it.
         size: about how many bytes a result holds in memory.
@@ -69,13 +69,15 @@ def in_order(
     Yields:
         The results. To be closed (contextlib.closing) where it is not exhausted: no thread is left then.
     """
+    items = iter(items)
     if jobs == 1:
-        yield from map(work, items)
+        while chunk := list(islice(items, CHUNK_ITEMS)):
+            yield from work(chunk)
         return
-    ahead = _Ahead(work, iter(items), jobs, size)
+    ahead = _Ahead(work, items, jobs, size)
     try:
-        while (chunk := ahead.next()) is not None:
-            yield from chunk
+        while (results := ahead.next()) is not None:
+            yield from results
     finally:
         ahead.close()
 
@@ -89,7 +91,9 @@ class _Task(NamedTuple, Generic[I, R]):
 class _Ahead(Generic[I, R]):
     """The tasks that are begun and not yet fetched, in order."""
 
-    def __init__(self, work: Callable[[I], R], items: Iterator[I], jobs: int, size: Callable[[R], int]) -> None:
+    def __init__(
+        self, work: Callable[[Sequence[I]], Iterable[R]], items: Iterator[I], jobs: int, size: Callable[[R], int]
+    ) -> None:
         self._work = work
         self._items = items
         self._size = size
@@ -132,13 +136,13 @@ class _Ahead(Generic[I, R]):
         return _Task(self._pools[threads].submit(_do, self._work, items, self._size), items, phase)
 
 
-def _do(work: Callable[[I], R], items: Sequence[I], size: Callable[[R], int]) -> list[R]:
+def _do(work: Callable[[Sequence[I]], Iterable[R]], items: Sequence[I], size: Callable[[R], int]) -> list[R]:
     """The results of the first items: of all of them, or until they are too many bytes."""
     results: list[R] = []
     held = 0
-    for item in items:
-        results.append(work(item))
-        held += size(results[-1])
+    for result in work(items):
+        results.append(result)
+        held += size(result)
         if held >= MOST_BYTES:
             break
     return results

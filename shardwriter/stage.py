@@ -5,7 +5,7 @@ Everything that costs is here, so that the one thread that writes only asks whet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,9 +14,11 @@ from shardwriter.duplicates import content_of
 from shardwriter.encode import Encoded, Encoder
 from shardwriter.failures import Failure, failure_of
 from shardwriter.inputs import Input
+from shardwriter.inputs.base import SideBySide
 from shardwriter.settings import Settings
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, SampleError
 from wds_tools.pictures.facts import Facts
+from wds_tools.sample import Sample
 
 __all__ = ["REPORTED", "Prepared", "Stage"]
 
@@ -66,19 +68,29 @@ class Stage:
         self._dedup = settings.dedup
         self._encoder = Encoder()
 
-    def __call__(self, place: int) -> Prepared:
-        """The sample at a place of the input.
+    def __call__(self, places: Sequence[int]) -> Iterator[Prepared]:
+        """The samples at these places of the input, one after the other.
 
         Raises:
             UnavailableError: this process has run out of descriptors or memory.
         """
+        take = self._samples.side_by_side(places) if isinstance(self._samples, SideBySide) else self._alone
+        for place in places:
+            yield self._prepared(place, take)
+
+    def _alone(self, place: int) -> tuple[Sample, None]:
+        return self._samples.sample(place), None
+
+    def _prepared(self, place: int, take: Callable[[int], tuple[Sample, memoryview | None]]) -> Prepared:
         try:
-            sample = self._samples.sample(place)
+            sample, members = take(place)
             pictures, misnamed = self._checker.check(sample)
             content = content_of(sample) if self._dedup else 0
             if self._transcode is not None:
-                given, sample = sample, self._transcode.prepare(sample)
+                given, sample, members = sample, self._transcode.prepare(sample), None
                 pictures = {field: facts for field, facts in pictures.items() if sample.get(field) is given[field]}
-            return Prepared(place, self._encoder.encode(sample), None, content, misnamed, pictures)
+            encoder = self._encoder
+            encoded = encoder.encode(sample) if members is None else encoder.taken(sample, members)
+            return Prepared(place, encoded, None, content, misnamed, pictures)
         except REPORTED as error:
             return Prepared(place, None, failure_of(self._samples.name(place), error))

@@ -25,6 +25,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +34,16 @@ from shardwriter.inputs.base import BaseInput, digest
 from shardwriter.inputs.choice import Choice
 from shardwriter.inputs.expression import Expression
 from shardwriter.inputs.members import Members, first_key, read_sample
+from shardwriter.inputs.memory import Memory
 from shardwriter.inputs.opened import OpenFiles
 from shardwriter.inputs.table import Table, open_table
+from shardwriter.inputs.windows import READ_BYTES, Windows
 from shardwriter.keys import Keys, check_keys, fold, key_of, refuse_equal
 from wds_tools import addresses
 from wds_tools.errors import DataError, KeyRefusedError, ShardstreamError, UsageError, shown, there_are
-from wds_tools.sample import KEY, Sample
+from wds_tools.sample import KEY, RawSample, Sample
 from wds_tools.sources.options import Remote
+from wds_tools.tar.runs import as_written
 from wds_tools.urls import Urls
 
 __all__ = ["Shards", "open_shards"]
@@ -65,6 +69,7 @@ class Shards(BaseInput):
         self._keys = check_keys(keys)
         self._starts = table.starts.tolist()
         self._files = OpenFiles(table.urls, opener=table.open)
+        self._memory = Memory(READ_BYTES)
         self._shared = _shared_folder(table.urls)
         self._chosen: npt.NDArray[np.int64] | None = None
         self._suspect: frozenset[int] = frozenset()
@@ -100,13 +105,29 @@ class Shards(BaseInput):
             with self._files.source(shard) as source:
                 if self._where is not None and index in self._suspect:
                     self._where(Members(source, begin, end))  # raises again what it raised when all were looked at
-                taken = read_sample(source, begin, end)
-                sample: Sample = taken if self._choice.everything else self._choice.apply(taken)
+                return self._made(index, read_sample(source, begin, end))
         except ShardstreamError as error:
             raise error.at(url=self.urls[shard]) from error.__cause__
-        if self._keys != "path":
-            sample[KEY] = self.key(index)
-        return sample
+
+    def side_by_side(self, indexes: Sequence[int]) -> Callable[[int], tuple[Sample, memoryview | None]]:
+        """See `shardwriter.inputs.base.SideBySide`."""
+        numbers = indexes if self._chosen is None else self._chosen[list(indexes)].tolist()
+        windows, places = Windows(self._table, self._files, self._memory, numbers), count()
+        as_it_is = self._choice.everything and self._keys == "path"
+
+        def take(index: int) -> tuple[Sample, memoryview | None]:
+            found = windows.sample(next(places))
+            if found is None or index in self._suspect:
+                return self.sample(index), None
+            sample, members = found
+            if as_it_is:
+                return sample, members if as_written(members) else None
+            try:
+                return self._made(index, sample), None
+            except ShardstreamError as error:
+                raise error.at(url=self.urls[self._locate(index)[0]]) from error.__cause__
+
+        return take
 
     def facts(self) -> Mapping[str, object]:
         classes = self._table.listing.get("classes")
@@ -189,6 +210,13 @@ class Shards(BaseInput):
                         cure="Each shard seems to number its samples anew: let keys be numbers or hashes "
                         "(--keys number, --keys hash).",
                     )
+
+    def _made(self, index: int, taken: RawSample) -> Sample:
+        """The sample as it is to be written."""
+        sample: Sample = taken if self._choice.everything else self._choice.apply(taken)
+        if self._keys != "path":
+            sample[KEY] = self.key(index)
+        return sample
 
     def _locate(self, index: int) -> tuple[int, int, int, int]:
         """Shard, place in it, and the range of bytes."""

@@ -72,6 +72,12 @@ class Table:
         place = number + shard  # each shard before it has one offset more than samples
         return int(self._offsets[place]), int(self._offsets[place + 1])
 
+    def offsets(self, shard: int, number: int, count: int) -> list[int]:
+        """Where so many samples of a shard begin, from the one with this number of the dataset on, and the end."""
+        place = number + shard
+        found: list[int] = self._offsets[place : place + count + 1].tolist()
+        return found
+
     def open(self, shard: int) -> Source:
         """Open a shard.
 

@@ -214,3 +214,35 @@ def test_views_on_memory_that_others_write_to_are_copied() -> None:
         memoryview(b"abcd")[::2],
     ):
         assert type(Encoder().encode({"__key__": "a", "bin": view}).pieces[1]) is bytes
+
+
+def as_it_lies(key: str, fields: dict[str, bytes]) -> tuple[dict[str, object], memoryview]:
+    """A sample as it is read from a shard, and its members there."""
+    members = memoryview(b"".join(Encoder().encode({"__key__": key, **fields}).pieces))
+    return dict(parse_sample(members, url="x.tar", offset=0)), members
+
+
+@given(st.lists(st.tuples(KEYS, FIELDS), min_size=1, max_size=4))
+def test_what_is_taken_as_it_lies_is_what_would_be_made(samples: list[tuple[str, dict[str, bytes]]]) -> None:
+    encoder = Encoder()
+    for key, fields in samples:
+        sample, members = as_it_lies(key, fields)
+        taken, made = encoder.taken(sample, members), Encoder().encode(sample)
+        assert b"".join(taken.pieces) == b"".join(made.pieces)
+        assert (taken.key, taken.fields, taken.size) == (made.key, made.fields, made.size)
+        assert list(map(bytes, taken.values)) == list(map(bytes, made.values))
+    assert encoder.taken(sample, members).pieces[0] is members
+
+
+def test_names_are_checked_of_what_is_taken_as_it_lies_too() -> None:
+    sample, members = as_it_lies("a", {"jpg": b"x", "txt.gz": gzip.compress(b"x")})
+    encoder = Encoder()
+    for _ in range(2):
+        with pytest.raises(KeyRefusedError, match="folder"):
+            encoder.taken(sample | {"__key__": "../a"}, members)
+        with pytest.raises(FieldRefusedError, match="field name"):
+            encoder.taken(sample | {"a\nb": b""}, members)
+        with pytest.raises(FieldRefusedError, match="without fields"):
+            encoder.taken({"__key__": "a"}, members)
+        with pytest.raises(FieldRefusedError, match="gz"):
+            encoder.taken(sample | {"txt.gz": b"no gzip data"}, members)

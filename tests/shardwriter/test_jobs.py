@@ -1,7 +1,9 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import count
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,13 @@ from shardwriter.jobs import Width, check_jobs, in_order
 from tests.builders import settle
 from wds_tools.cores import usable_cores
 from wds_tools.errors import UsageError
+
+I = TypeVar("I")  # noqa: E741 - the item
+R = TypeVar("R")
+
+
+def each(work: Callable[[I], R]) -> Callable[[Sequence[I]], Iterable[R]]:
+    return partial(map, work)
 
 
 @given(
@@ -25,7 +34,7 @@ def test_results_come_in_order_and_each_item_is_worked_on_once(sizes: list[int],
         done.append(item)
         return item, sizes[item]
 
-    with closing(in_order(work, range(len(sizes)), jobs=jobs, size=lambda result: result[1])) as results:
+    with closing(in_order(each(work), range(len(sizes)), jobs=jobs, size=lambda result: result[1])) as results:
         assert list(results) == list(enumerate(sizes))
     assert sorted(done) == list(range(len(sizes)))
 
@@ -47,7 +56,7 @@ def test_no_more_is_begun_than_the_bounds_say(jobs: int) -> None:
             taken.append(item)
             yield item
 
-    with closing(in_order(work, items(), jobs=jobs, size=lambda _: 1 << 20)) as results:
+    with closing(in_order(each(work), items(), jobs=jobs, size=lambda _: 1 << 20)) as results:
         for number in range(100):
             assert next(results) == number
             assert len(taken) <= number + 1 + most
@@ -67,7 +76,7 @@ def test_large_results_do_not_pile_up_in_a_chunk(monkeypatch: pytest.MonkeyPatch
             most = max(most, sum(held))
         return size
 
-    with closing(in_order(work, range(700), jobs=2, size=lambda size: size)) as results:
+    with closing(in_order(each(work), range(700), jobs=2, size=lambda size: size)) as results:
         for size in results:
             with lock:
                 held.remove(size)
@@ -86,7 +95,10 @@ def test_an_error_comes_out_at_its_place_and_no_thread_stays(jobs: int) -> None:
         return item
 
     got: list[int] = []
-    with pytest.raises(ZeroDivisionError, match="at 40"), closing(in_order(work, range(90), jobs=jobs, size=int)) as it:
+    with (
+        pytest.raises(ZeroDivisionError, match="at 40"),
+        closing(in_order(each(work), range(90), jobs=jobs, size=int)) as it,
+    ):
         got.extend(it)
     assert got == list(range(len(got)))
     assert len(got) <= 40
@@ -96,14 +108,14 @@ def test_an_error_comes_out_at_its_place_and_no_thread_stays(jobs: int) -> None:
 def test_stopping_early_leaves_no_thread() -> None:
     settle()
     before = threading.active_count()
-    with closing(in_order(lambda item: item, count(), jobs=3, size=int)) as results:
+    with closing(in_order(each(lambda item: item), count(), jobs=3, size=int)) as results:
         assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
         assert threading.active_count() > before
     assert threading.active_count() == before
 
 
 def test_one_job_works_in_the_calling_thread() -> None:
-    with closing(in_order(lambda _: threading.get_ident(), range(3), jobs=1, size=int)) as results:
+    with closing(in_order(each(lambda _: threading.get_ident()), range(3), jobs=1, size=int)) as results:
         assert set(results) == {threading.get_ident()}
 
 
