@@ -60,7 +60,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "loaders.commands.bench:bench", "Measure a loader on your own shards, and name its bottleneck."
     ),
     "tune": CommandEntry("loaders.commands.tune:tune", "Find a loader's settings on your own shards, by measuring."),
-    "plan": CommandEntry("loaders.cli:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."),
+    "plan": CommandEntry(
+        "loaders.commands.plan:plan_command", "Say what an epoch will be: batches, reading, mixing, memory."
+    ),
     "view": CommandEntry("loaders.commands.view:view", "Look at the pictures and other fields of a dataset."),
     "doctor": CommandEntry("wds_tools.commands.doctor:doctor", "Say what this machine can do, and what is in the way."),
     "completion": CommandEntry(

@@ -14,7 +14,10 @@ from loaders.fields import DEFAULT_FIELDS, parse_fields
 from loaders.reading import Reading
 from wds_tools.commands import options
 
-__all__ = ["Asked", "CommandFunction", "loader_options", "use_of"]
+__all__ = ["BATCH_SIZE", "Asked", "CommandFunction", "loader_options", "use_of"]
+
+BATCH_SIZE = 64
+"""Where nobody says: of `wds plan`, `bench` and `tune` alike, so that what the one says is what the others measure."""
 
 CommandFunction: TypeAlias = Callable[..., None]
 
@@ -109,7 +112,9 @@ def loader_options(command: CommandFunction) -> CommandFunction:
 
 _OPTIONS = (
     options.urls,
-    click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="As for ShardLoader."),
+    click.option(
+        "--batch-size", type=click.IntRange(min=1), default=BATCH_SIZE, show_default=True, help="As for ShardLoader."
+    ),
     click.option("--field", "fields", multiple=True, help="A column, again for each.  [default: pictures and cls]"),
     click.option(
         "--image",

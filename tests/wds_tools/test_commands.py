@@ -154,6 +154,15 @@ def test_the_same_name_takes_the_same_kind_everywhere(name: str) -> None:
         assert re.fullmatch(r"-[a-zA-Z]|--[a-z]+(-[a-z]+)*", option), option
 
 
+@pytest.mark.parametrize(("option", "default"), [("--batch-size", 64), ("--seed", 0)])
+def test_the_same_name_means_the_same_where_nothing_is_said(option: str, default: object) -> None:
+    found = {
+        name: options_of(command)[option].default for name, command in ALL.items() if option in options_of(command)
+    }
+    assert len(found) > 2
+    assert set(found.values()) == {default}, found
+
+
 @pytest.mark.parametrize(
     ("args", "near"),
     [

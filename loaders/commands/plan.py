@@ -1,7 +1,4 @@
-"""The commands of `wds` that this package owns; `wds_tools.cli` loads them on first use.
-
-`wds plan`: what an epoch will be, before it is run.
-"""
+"""`wds plan URLS`: what an epoch will be, before it is run."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Any
 import click
 
 from loaders import advice, plot, quality
+from loaders.commands.loading import BATCH_SIZE
 from loaders.forecast import Forecast, Run, forecast
 from loaders.plan import TAILS, Plan, Tail
 from loaders.selection import OpenedDataset, Options, default_openness
@@ -44,7 +42,7 @@ Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly, too fe
     "--batch-size",
     "batch",
     type=click.IntRange(min=1),
-    default=256,
+    default=BATCH_SIZE,
     show_default=True,
     help="Samples of a rank's batch.",
 )
