@@ -217,6 +217,21 @@ def test_a_parquet_file_whose_pages_are_damaged_is_an_error_of_ours(tmp_path: Pa
     assert refused > 20
 
 
+def test_a_parquet_file_that_counts_other_rows_than_it_has_is_damaged(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"key": ["a", "b"], "caption": ["x", "y"]}), tmp_path / "t.parquet")
+    whole, refused = (tmp_path / "t.parquet").read_bytes(), 0
+    for at in range(len(whole) - 1):
+        if whole[at : at + 2] == b"\x16\x04":  # a field of Thrift that says 2: here that it says -2
+            (tmp_path / "t.parquet").write_bytes(whole[: at + 1] + b"\x03" + whole[at + 2 :])
+            try:
+                manifest_file(tmp_path / "t.parquet", key="key", columns={"caption": "txt"}).close()
+            except DataError as error:
+                refused += "it says that it has -2 and 2 rows" in str(error)
+    assert refused
+
+
 def test_a_row_of_parquet_that_does_not_decode_is_one_bad_sample(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
