@@ -63,9 +63,10 @@ class Maker:
         # what is kept must be in the sample, and not in the batch already
         columns = enumerate(self.recipe.specs) if self._store is None else ()
         straight = (Straight(i, spec.alternatives) for i, spec in columns if spec.stacked)
+        guessed = next(straight, None)
         decoder = SampleDecoder(self.recipe.specs, self.recipe.pictures, self.recipe.kept_size)
-        quick = Quick.of(self.recipe.specs, self.recipe.pictures) if self._store is None else None
-        return Worker(decoder, next(straight, None), quick)
+        quick = Quick.of(self.recipe.specs, self.recipe.pictures, guessed) if self._store is None else None
+        return Worker(decoder, guessed, quick)
 
     def chunk(self, job: BatchJob, low: int, high: int, worker: Worker) -> None:
         begun_cpu = time.thread_time()

@@ -1,10 +1,10 @@
-"""The short way of plain samples: read, cut and filled into the batch a chunk at a time, by C (`batched`).
+"""The short way of plain samples: a chunk at a time read and filled into the batch, by C (`batched`).
 
-Taken where one column has pictures with a crop of this package and the others have no pictures and no arrays, and
-where samples go into the batch as they are (no transform=, no kept pictures). What was fetched is cut from where it
-came to lie; what a cache on disk has, from its file. It makes what it can, and
-names the slots that are left: these are made one by one as if nothing had been tried. So whatever is unusual about a
-sample is decided and told in one place only.
+Taken where one column has pictures with a crop of this package, or arrays as they are, and the others have neither, and
+where samples go into the batch as they are (no transform=, no kept pictures). What was fetched is taken from where it
+came to lie; what a cache on disk has, from its file. It makes what it can, and names the slots that are left: these are
+made one by one as if nothing had been tried. So whatever is unusual about a sample is decided and told in one place
+only.
 """
 
 from __future__ import annotations
@@ -14,15 +14,28 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from loaders.crops import CenterCrop, Geometry, Mask, RandomResizedCrop, Resize, usual_side
 from loaders.fields import FieldSpec
 from loaders.job import BatchJob
-from loaders.read import SampleReader
+from loaders.read import Lent, SampleReader
+from loaders.stacked import ArrayColumn
+from loaders.straight import Straight
 from wds_tools import codec
 from wds_tools.errors import ShardstreamError
 from wds_tools.pictures import decode
-from wds_tools.pictures.batched import MOST_FIELDS, Batched, Cut, centre, entire, plain_name, random_part
+from wds_tools.pictures.batched import (
+    MOST_FIELDS,
+    Batched,
+    BatchedArrays,
+    Cut,
+    Made,
+    centre,
+    entire,
+    plain_name,
+    random_part,
+)
 from wds_tools.pictures.kernel import Kernel, capability
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import INDEX, KEY, SPECIAL, URL
@@ -40,6 +53,74 @@ class Counts(Protocol):
     read_seconds: float
 
 
+class _Way(Protocol):
+    """How the values of the one column come to lie in the batch."""
+
+    side: int
+    """The shorter side of a picture that would do for its crop; 0 where there are no pictures."""
+
+    def memory(self, job: BatchJob) -> npt.NDArray[np.uint8] | None:
+        """Where they go; None where that is not known, or somewhere else."""
+        ...
+
+    def make(self, job: BatchJob, lent: Lent, memory: npt.NDArray[np.uint8]) -> Made:
+        """Put them there."""
+        ...
+
+    def value(self, job: BatchJob, slot: int) -> Any:
+        """What the row of a sample has of it, once it is there."""
+        ...
+
+
+class _Pictures:
+    """Pictures are cut into the batch."""
+
+    def __init__(self, batched: Batched, column: int, side: int) -> None:
+        self.side = side
+        self._batched = batched
+        self._column = column
+
+    def memory(self, job: BatchJob) -> npt.NDArray[np.uint8] | None:
+        slab = job.slabs[self._column]
+        return slab if isinstance(slab, np.ndarray) else None
+
+    def make(self, job: BatchJob, lent: Lent, memory: npt.NDArray[np.uint8]) -> Made:
+        return self._batched.make(lent.places, job.draws, memory, lent.memories)
+
+    def value(self, job: BatchJob, slot: int) -> Any:
+        del job, slot  # the slab has it
+
+
+class _Arrays:
+    """Arrays are read into the batch, once one of them was seen."""
+
+    side = 0
+
+    def __init__(self, batched: BatchedArrays, column: int, straight: Straight) -> None:
+        self._batched = batched
+        self._column = column
+        self._straight = straight
+        self._head, self._begin = b"", 0
+
+    def memory(self, job: BatchJob) -> npt.NDArray[np.uint8] | None:
+        column, guess = job.slabs[self._column], self._straight.guess
+        if guess is None or not isinstance(column, ArrayColumn):
+            return None
+        self._head, self._begin = guess.head, guess.begin
+        return column.rows(guess.like)
+
+    def make(self, job: BatchJob, lent: Lent, memory: npt.NDArray[np.uint8]) -> Made:
+        del job  # nothing is drawn for arrays
+        return self._batched.make(lent.places, memory, head=self._head, begin=self._begin, memories=lent.memories)
+
+    def value(self, job: BatchJob, slot: int) -> Any:
+        column = job.slabs[self._column]
+        if isinstance(column, ArrayColumn):
+            column.fill(slot)
+            return column.row(slot)
+        return None
+
+
 class Quick:
     """One thread's short way. Made by `of`, which knows where it can be taken.
 
@@ -48,37 +129,41 @@ class Quick:
             crop; None where there was none.
     """
 
-    def __init__(self, specs: Sequence[FieldSpec], column: int, cut: Cut, pictures: Pictures) -> None:
-        picture = specs[column]
+    def __init__(self, specs: Sequence[FieldSpec], column: int, way: _Way) -> None:
         self.looked_at: tuple[int, int, int] | None = None
+        self._way = way
         self._column = column
         self._others = [(at, spec) for at, spec in enumerate(specs) if at != column]
         self._special = any(name in SPECIAL for _, spec in self._others for name in spec.alternatives)
         self._labels: dict[bytes, Any] = {}
         self._in_vain = 0
         self._columns = len(specs)
-        self._side = usual_side(picture.slab_shape[:2]) if picture.slab_shape else 0
-        kernel = Kernel(huffman=pictures.huffman)
-        self._batched = Batched(kernel, picture.alternatives, _wanted(specs, column), cut, pictures)
 
     @classmethod
-    def of(cls, specs: Sequence[FieldSpec], pictures: Pictures) -> Quick | None:
-        """The short way for these columns; None where there is none."""
+    def of(cls, specs: Sequence[FieldSpec], pictures: Pictures, straight: Straight | None = None) -> Quick | None:
+        """The short way for these columns; None where there is none.
+
+        Args:
+            specs: the columns.
+            pictures: what pictures become.
+            straight: knows where the arrays of one column lie in their samples.
+        """
         columns = [at for at, spec in enumerate(specs) if spec.picture or spec.image is not None or spec.arrays]
-        if len(columns) != 1 or decode.BACKENDS[0] != "kernel" or not capability().jpeg or pictures.icc != "ignore":
+        if len(columns) != 1 or decode.BACKENDS[0] != "kernel" or not capability().jpeg:
             return None
-        picture, wanted = specs[columns[0]], _wanted(specs, columns[0])
-        cut = cut_of(picture.image) if picture.picture and picture.slab_shape is not None else None
-        short = len(picture.alternatives) <= MOST_FIELDS and len(wanted) <= MOST_FIELDS
-        if cut is None or not short or not all(map(plain_name, [*picture.alternatives, *wanted])):
+        column, wanted = columns[0], _wanted(specs, columns[0])
+        names = specs[column].alternatives
+        short = len(names) <= MOST_FIELDS and len(wanted) <= MOST_FIELDS
+        if not short or not all(map(plain_name, [*names, *wanted])):
             return None
-        return cls(specs, columns[0], cut, pictures)
+        way = _way(specs[column], column, wanted, pictures, straight)
+        return None if way is None else cls(specs, column, way)
 
     def make(self, job: BatchJob, slots: list[int], reader: SampleReader, counts: Counts) -> list[int]:
         """Make the samples of these slots that are plain; returns the slots that are left."""
-        slab = job.slabs[self._column]
         self.looked_at = None
-        if job.transformed or not isinstance(slab, np.ndarray) or not slots or self._in_vain == _PATIENCE:
+        memory = None if job.transformed or not slots or self._in_vain == _PATIENCE else self._way.memory(job)
+        if memory is None:
             return slots
         which = _together(slots)
         numbers = job.samples[which]
@@ -87,8 +172,8 @@ class Quick:
         with reader.lent(numbers, None if job.where is None else job.where[:, which], claims) as lent:
             counts.read_seconds += time.perf_counter() - begun
             lent.places[:, 0] = slots
-            made = self._batched.make(lent.places, job.draws, slab, lent.memories)
-        self.looked_at = (made.width, made.height, self._side) if made.width else None
+            made = self._way.make(job, lent, memory)
+        self.looked_at = (made.width, made.height, self._way.side) if made.width else None
         counts.read_seconds += made.read_nanoseconds * 1e-9
         counts.nbytes += made.nbytes
         found = zip(slots, made.samples, lent.urls, numbers.tolist(), strict=True)
@@ -113,6 +198,7 @@ class Quick:
                     values[at] = sample[name] if name in SPECIAL else self._decoded(name, sample[name])
         except ShardstreamError:  # said where it is made again
             return False
+        values[self._column] = self._way.value(job, slot)
         job.keys[slot], job.urls[slot], job.values[slot] = key, url, values
         return True
 
@@ -124,6 +210,22 @@ class Quick:
         if field == "cls" and len(self._labels) < _LABELS:
             self._labels[data] = value
         return value
+
+
+def _way(
+    spec: FieldSpec, column: int, wanted: Sequence[str], pictures: Pictures, straight: Straight | None
+) -> _Way | None:
+    """How a column's values come into the batch; None where there is no short way."""
+    kernel = Kernel(huffman=pictures.huffman)
+    if spec.stacked:
+        fits = straight is not None and straight.column == column and not set(spec.alternatives) & set(wanted)
+        return (
+            _Arrays(BatchedArrays(kernel, spec.alternatives, wanted), column, straight) if straight and fits else None
+        )
+    cut = cut_of(spec.image) if spec.picture and spec.slab_shape is not None and pictures.icc == "ignore" else None
+    if cut is None or spec.slab_shape is None:
+        return None
+    return _Pictures(Batched(kernel, spec.alternatives, wanted, cut, pictures), column, usual_side(spec.slab_shape[:2]))
 
 
 def _together(slots: list[int]) -> slice | list[int]:

@@ -25,6 +25,8 @@ __all__ = ["ArrayColumn", "Memory", "Slot", "memory_of"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
+Like: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
+
 _PLAIN = frozenset("biufc")  # kinds of numbers: what numpy stacks without changing the dtype, byte order aside
 
 
@@ -43,14 +45,14 @@ class ArrayColumn:
         self._slots = slots
         self._slabs = slabs
         self._lock = threading.Lock()
-        self.like: tuple[np.dtype[Any], tuple[int, ...]] | None = None
+        self.like: Like | None = None
         self._slab: Array | None = None
         self._filled = bytearray(slots)
 
     def put(self, slot: int, array: Array) -> Array:
         """Keep an array, which may be a view on memory that is used again; returns what was kept."""
         if self.like is None:
-            self._take_memory(array)
+            self._take_memory(array.dtype, array.shape)
         slab = self._slab
         if slab is None or self.like != (array.dtype, array.shape):
             self._filled[slot] = 0  # as where it takes the place of a bad sample that was there before
@@ -68,6 +70,18 @@ class ArrayColumn:
         slab = self._slab
         return slab[slot, ...] if slab is not None and self.like is not None and slab.dtype == self.like[0] else None
 
+    def rows(self, like: Like) -> npt.NDArray[np.uint8] | None:
+        """The memory of all slots as bytes, (slots, bytes of an array); None if the batch has arrays of another kind.
+
+        `fill` says what is there. Arrays are of one kind if they have dtype and shape in common.
+        """
+        if self.like is None:
+            self._take_memory(*like)
+        slab = self._slab
+        if slab is None or self.like != like or slab.dtype != like[0]:
+            return None
+        return slab.reshape(self._slots, -1).view(np.uint8)
+
     def fill(self, slot: int) -> None:
         """Note that the array of a slot was written to its `row`."""
         self._filled[slot] = 1
@@ -81,13 +95,12 @@ class ArrayColumn:
         there = self._slab is not None and all(self._filled[slot] for slot in slots.tolist())
         return self._slab[slots] if there and self._slab is not None else None
 
-    def _take_memory(self, array: Array) -> None:
+    def _take_memory(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         with self._lock:
             if self.like is None:
-                if array.dtype.kind in _PLAIN:
-                    shape, dtype = (self._slots, *array.shape), array.dtype.newbyteorder("=")
-                    self._slab = self._slabs.take(shape, dtype)
-                self.like = array.dtype, array.shape
+                if dtype.kind in _PLAIN:
+                    self._slab = self._slabs.take((self._slots, *shape), dtype.newbyteorder("="))
+                self.like = dtype, shape
 
 
 Memory: TypeAlias = npt.NDArray[np.uint8] | ArrayColumn | None

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from loaders.stacked import ArrayColumn
+from loaders.stacked import ArrayColumn, Like
 from wds_tools import codec
 from wds_tools.errors import ShardstreamError
 from wds_tools.sample import BytesLike, RawSample
 
-__all__ = ["Hole", "InPlace", "Straight", "address_of"]
+__all__ = ["Guess", "Hole", "InPlace", "Straight", "address_of"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -36,13 +36,13 @@ class InPlace(NamedTuple):
     array: Array
 
 
-class _Guess(NamedTuple):
+class Guess(NamedTuple):
     """How the last sample was made up: its array's field, what the npy data begins with, where the array began."""
 
     field: str
     head: bytes
     begin: int
-    like: tuple[np.dtype[Any], tuple[int, ...]]
+    like: Like
 
 
 class Hole(NamedTuple):
@@ -57,7 +57,7 @@ class Hole(NamedTuple):
         slot: which.
     """
 
-    guess: _Guess
+    guess: Guess
     buffer: int
     row: Array
     memory: memoryview
@@ -108,8 +108,13 @@ class Straight:
     def __init__(self, column: int, fields: tuple[str, ...]) -> None:
         self.column = column
         self._fields = fields
-        self._guess: _Guess | None = None
+        self._guess: Guess | None = None
         self._wrong = 0
+
+    @property
+    def guess(self) -> Guess | None:
+        """How the next sample is expected to be made up; None where nobody knows."""
+        return self._guess
 
     def hole(self, column: ArrayColumn, slot: int, nbytes: int, buffer: int) -> Hole | None:
         """What of a sample of so many bytes is worth reading to its place; None where that is not known.
@@ -140,11 +145,11 @@ class Straight:
         self._wrong += guessed
         self._guess = self._found(data, sample) if self._wrong < _PATIENCE else None
 
-    def _found(self, data: memoryview, sample: RawSample) -> _Guess | None:
+    def _found(self, data: memoryview, sample: RawSample) -> Guess | None:
         field = next((field for field in self._fields if field in sample), None)
         with contextlib.suppress(ShardstreamError):  # said where the field is decoded
             array = codec.view_array(field, sample[field]) if field is not None else None
             if field is not None and array is not None and array.nbytes and array.flags.c_contiguous:
                 head = bytes(sample[field][: len(sample[field]) - array.nbytes])
-                return _Guess(field, head, address_of(array) - _address(data), (array.dtype, array.shape))
+                return Guess(field, head, address_of(array) - _address(data), (array.dtype, array.shape))
         return None

@@ -43,7 +43,7 @@ from loaders.state import state_of
 from loaders.torch.epochs import Begun, Epochs
 from loaders.torch.loader import ShardLoader, as_tensors
 from loaders.torch.share import shared, shared_memory
-from loaders.torch.worker import limit_threads, place, seed_generators
+from loaders.torch.worker import end_with_parent, leave_if_orphaned, limit_threads, place, seed_generators
 from loaders.torch.wrapped import check_caller
 from wds_tools.errors import StateError, UsageError
 from wds_tools.pictures.options import Pictures
@@ -200,6 +200,7 @@ class ShardDataset(IterableDataset[Any]):
         session = self._begin(begun)
         cursor = _cursor(begun, session.plan, session.global_batch)
         self._current = batches = _Batches(self, session, cursor, begun.number)
+        leave_if_orphaned(session.close)  # while it was opened
         return batches
 
     def _count(self) -> Begun:
@@ -219,6 +220,8 @@ class ShardDataset(IterableDataset[Any]):
             self._session = self._source.session(worker=worker, threads=self._threads)
             self._process = os.getpid()
             weakref.finalize(self, self._session.abandon)
+            if worker:
+                end_with_parent(self._session.close)
             if (info is None or info.id == 0) and self._epochs.first():
                 self._source.warn()
         return self._session

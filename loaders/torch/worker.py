@@ -1,23 +1,32 @@
-"""What a worker process needs before user code runs in it: random numbers of its own, and no threads beside ours.
+"""What a worker process needs before user code runs in it: random numbers of its own, no threads beside ours, an end.
 
 DataLoader seeds the generators once a process, from a seed that torch's own generator gave: the same in every rank that
 seeded alike, and not again where workers persist. It limits torch's threads, and not OpenCV's.
+
+A worker of DataLoader looks every few seconds whether its parent is alive. It notes who that is when the dataset is
+open, so one whose parent was killed before waits for ever; and one that ends with batches under way waits for ever for
+somebody to read them, since its siblings hold the pipe open. Here it ends in both cases.
 """
 
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import random
 import struct
 import sys
+from collections.abc import Callable
+from multiprocessing import context, util
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-__all__ = ["Place", "limit_threads", "place", "seed_generators"]
+__all__ = ["Place", "end_with_parent", "leave_if_orphaned", "limit_threads", "place", "seed_generators"]
+
+_BEFORE_QUEUES = 100  # of multiprocessing's finalizers, the first; those of queues have 10 and -5
 
 
 class Place(NamedTuple):
@@ -62,3 +71,26 @@ def limit_threads() -> None:
     cv2 = sys.modules.get("cv2")
     if cv2 is not None and cv2.getNumThreads() == cv2.getNumberOfCPUs() != 1:
         cv2.setNumThreads(0)
+
+
+def end_with_parent(close: Callable[[], object]) -> None:
+    """When this worker ends and its parent is gone, it closes what it has and waits for nothing else."""
+    util.Finalize(None, leave_if_orphaned, (close,), exitpriority=_BEFORE_QUEUES)
+
+
+def leave_if_orphaned(close: Callable[[], object]) -> None:
+    """End this worker here if its parent is gone."""
+    if _is_orphan():
+        try:
+            close()
+        finally:
+            os._exit(1)
+
+
+def _is_orphan() -> bool:
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return False
+    if isinstance(multiprocessing.current_process(), context.ForkServerProcess):
+        return not parent.is_alive()
+    return os.getppid() != parent.pid  # siblings hold open what is_alive looks at where they were forked

@@ -50,6 +50,29 @@ static int make_one(pixels_tools *tools, const uint8_t *guard, const text *input
     return cut ? 3 : 2;
 }
 
+/* An array in place of the picture: what is called one, with a head and at a place that may be right. */
+static int take_one(pixels_tools *tools, const uint8_t *guard, const text *input, const pixels_recipe *recipe, int file) {
+    const uint8_t *bytes = guard - input->size;
+    memcpy((uint8_t *)bytes, input->bytes, input->size);
+    pixels_members members;
+    pixels_array array = {.head = (const uint8_t *)"", .nbytes = draw(3000), .begin = 512 + draw(2000)};
+    if (draw(4) && pixels_sample_members(bytes, input->size, recipe, &members)) { /* as it is */
+        array.head = members.picture.bytes;
+        array.head_size = draw(members.picture.size + 1);
+        array.nbytes = members.picture.size - array.head_size;
+        if (draw(3)) array.begin = (size_t)(members.picture.bytes - bytes) + array.head_size;
+    }
+    pixels_place_of place = {0, file, 0, (int64_t)input->size};
+    if (ftruncate(file, 0) || pwrite(file, bytes, input->size - !draw(20) * (input->size > 0), 0) < 0) exit(2);
+    uint8_t *row = malloc(array.nbytes + 1);
+    if (!row) exit(2);
+    bool made = pixels_sample_array(tools, recipe, &array, &place, draw(2) ? bytes : NULL, row, &members);
+    /* what came is what lies there, wherever it was expected */
+    if (made && memcmp(row, bytes + array.begin, array.nbytes)) abort();
+    free(row);
+    return made ? 5 : 4;
+}
+
 /* Overwrite a few bytes behind the first header, which leaves most samples to be looked into. */
 static void spoil(text *input) {
     for (uint64_t changes = draw(6); changes && input->size > 1200; changes--)
@@ -65,7 +88,7 @@ int main(int count, char **arguments) {
     uint8_t *guard = guarded_page();
     pixels_word pictures[] = {{"jpg", 3}, {"png", 3}}, wanted[] = {{"cls", 3}, {"txt", 3}};
     pixels_tools tools = {.jpeg = pixels_jpeg_new()};
-    uint64_t ended[4] = {0};
+    uint64_t ended[6] = {0};
     while (time(NULL) < end) {
         const text *from = &begin[draw((uint64_t)samples)];
         if (draw(3)) memcpy(input.bytes, from->bytes, input.size = from->size), spoil(&input);
@@ -73,12 +96,13 @@ int main(int count, char **arguments) {
         pixels_recipe recipe = {.pictures = pictures, .wanted = wanted, .picture_count = 2, .wanted_count = 2,
                                 .orient = draw(2), .most_pixels = MOST_PIXELS, .entropy = (pixels_entropy)draw(2)};
         draw_cut(&recipe.cut);
-        ended[make_one(&tools, guard, &input, &recipe, file)]++;
+        ended[(draw(4) ? make_one : take_one)(&tools, guard, &input, &recipe, file)]++;
         if (!draw(50)) pixels_memory_trim(&tools.bytes, 0); /* now and then exact redzones anew */
         if (!draw(50)) pixels_memory_trim(&tools.pixels, 0);
     }
-    printf("%llu cut, %llu pictures left, %llu samples left, %llu not read whole\n", (unsigned long long)ended[3],
-           (unsigned long long)ended[2], (unsigned long long)ended[1], (unsigned long long)ended[0]);
+    printf("%llu cut, %llu pictures left, %llu samples left, %llu not read whole; %llu arrays, %llu left\n",
+           (unsigned long long)ended[3], (unsigned long long)ended[2], (unsigned long long)ended[1],
+           (unsigned long long)ended[0], (unsigned long long)ended[5], (unsigned long long)ended[4]);
     pixels_memory_end(&tools.bytes);
     pixels_memory_end(&tools.pixels);
     pixels_memory_end(&tools.scratch);

@@ -20,8 +20,9 @@ from tests.builders import picture, write_tar
 from tests.loaders.remote_data import indexed, served
 from tests.wds_tools.pictures.made import saved, scene, with_orientation
 from wds_tools.errors import DataError
+from wds_tools.fields.arrays import encode_npy
 from wds_tools.pictures import _pixels
-from wds_tools.pictures.batched import Batched
+from wds_tools.pictures.batched import Batched, BatchedArrays
 from wds_tools.pictures.kernel import capability
 from wds_tools.pictures.options import Pictures
 from wds_tools.pictures.orientation import Box, inside
@@ -187,17 +188,17 @@ def test_errors_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "b0" in said[0]
 
 
-def places_of(urls: Any, **options: Any) -> tuple[list[Any], set[str]]:
-    """What comes out, shards by their place in the dataset, and where the short way found the bytes."""
+def places_of(urls: Any, *, batched: Any = Batched, **options: Any) -> tuple[list[Any], set[str]]:
+    """What comes out, the urls of samples apart, and where the short way found the bytes."""
     used: set[str] = set()
-    make = Batched.make
+    make = batched.make
 
-    def watched(self: Batched, places: Any, *rest: Any) -> Any:
+    def watched(self: Any, places: Any, *rest: Any, **named: Any) -> Any:
         used.update("memory" if place[1] < 0 else "file" for place in places.tolist() if place[3] > place[2])
-        return make(self, places, *rest)
+        return make(self, places, *rest, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Batched, "make", watched)
+        patch.setattr(batched, "make", watched)
         facts = facts_of(urls, **options)
     return [[*each[:4], *each[5:]] if isinstance(each, list) else each for each in facts], used
 
@@ -254,6 +255,40 @@ def test_plain_samples_leave_nothing_to_be_made_singly(tmp_path: Path, monkeypat
         assert loader.report().looked_at
     assert left
     assert not any(left)
+
+
+def alike(folder: Path, *, more: int = 0) -> str:
+    """Ninety-six samples with arrays in one place, and with `more` in others."""
+    folder.mkdir(exist_ok=True)
+    for shard in range(3):
+        members: list[tuple[str, bytes]] = []
+        for number in range(shard * 32, shard * 32 + 32):
+            array = encode_npy(np.full((20, 30), number, np.float32))
+            before = [(f"{number:03d}.a", b"x" * (number % 3) * more)] if more else []
+            members += [*before, (f"{number:03d}.npy", array), (f"{number:03d}.cls", b"%d" % number)]
+        write_tar(folder / f"{shard}.tar", members)
+    return str(folder)
+
+
+@pytest.mark.parametrize("more", [0, 600])
+def test_arrays_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+    urls = alike(tmp_path, more=more)
+    fields = ("npy", "cls", "a?", "__key__", "__url__", "__index__")
+    short, used = places_of(urls, fields=fields, batched=BatchedArrays)
+    assert used == {"file"}
+    monkeypatch.setattr(Quick, "of", lambda *_: None)
+    assert places_of(urls, fields=fields, batched=BatchedArrays) == (short, set())
+
+
+def test_arrays_that_were_fetched_go_the_short_way_too(tmp_path: Path) -> None:
+    urls = indexed(alike(tmp_path / "data"))
+    fields = ("npy", "cls", "a?", "__key__", "__url__", "__index__")
+    local, _ = places_of(urls, fields=fields)
+    with served(urls) as server:
+        remote = server.url("/d/dataset.json")
+        assert places_of(remote, fields=fields, batched=BatchedArrays) == (local, {"memory"})
+        read = Reading(cache_dir=tmp_path / "cache")
+        assert places_of(remote, fields=fields, read=read, batched=BatchedArrays) == (local, {"file"})
 
 
 def test_what_is_never_plain_is_not_tried_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,6 +290,7 @@ static PyMethodDef kernel_methods[] = {
     {"encode", encode, METH_VARARGS, encode_doc},
     {"baseline", baseline, METH_VARARGS, baseline_doc},
     {"samples", kernel_samples, METH_VARARGS, kernel_samples_doc},
+    {"arrays", kernel_arrays, METH_VARARGS, kernel_arrays_doc},
     {"facts", kernel_facts, METH_O, kernel_facts_doc},
     {"place", kernel_place, METH_VARARGS, kernel_place_doc},
 #endif

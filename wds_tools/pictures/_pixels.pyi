@@ -42,6 +42,17 @@ class Kernel:
         entropy: int,
         /,
     ) -> tuple[list[tuple[str, dict[str, Any]] | None], int, int, int, int]: ...
+    def arrays(  # only where JPEG is not ""
+        self,
+        places: Any,
+        memories: tuple[BytesLike, ...],
+        out: Any,
+        fields: tuple[str, ...],
+        wanted: tuple[str, ...],
+        head: bytes,
+        begin: int,
+        /,
+    ) -> tuple[list[tuple[str, dict[str, Any]] | None], int, int, int, int]: ...
     def facts(self, data: BytesLike, /) -> tuple[int, int, int] | None: ...  # only where JPEG is not ""
     def place(  # only where JPEG is not ""
         self, cut: tuple[float, ...], width: int, height: int, draws: Any, /

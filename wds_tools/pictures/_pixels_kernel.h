@@ -21,8 +21,9 @@ typedef struct {
 bool kernel_enter(Kernel *self);
 void kernel_leave(Kernel *self);
 
-extern const char kernel_samples_doc[], kernel_facts_doc[], kernel_place_doc[];
+extern const char kernel_samples_doc[], kernel_arrays_doc[], kernel_facts_doc[], kernel_place_doc[];
 PyObject *kernel_samples(PyObject *self, PyObject *arguments);
+PyObject *kernel_arrays(PyObject *self, PyObject *arguments);
 PyObject *kernel_facts(PyObject *self, PyObject *data);
 PyObject *kernel_place(PyObject *self, PyObject *arguments);
 

@@ -9,12 +9,21 @@
 #define KEEP_BYTES ((size_t)16 << 20) /* memory kept between pictures; what a larger one took is given back */
 #define MOST_NAME 64                  /* bytes of a field's name; longer ones are left to Python */
 
-bool pixels_sample_read(pixels_tools *tools, const pixels_place_of *place) {
+/* Room for a sample; 0 where it is too large, or none. */
+static size_t room_for(pixels_tools *tools, const pixels_place_of *place) {
     int64_t size = place->end - place->begin;
-    if (place->begin < 0 || size <= 0 || size > PIXELS_MOST_BYTES) return false;
+    if (place->begin < 0 || size <= 0 || size > PIXELS_MOST_BYTES) return 0;
     pixels_memory_trim(&tools->bytes, KEEP_BYTES);
-    if (!pixels_memory_take(&tools->bytes, (size_t)size)) return false;
-    return pread((int)place->descriptor, tools->bytes.bytes, (size_t)size, (off_t)place->begin) == size;
+    return pixels_memory_take(&tools->bytes, (size_t)size) ? (size_t)size : 0;
+}
+
+static bool read_part(const pixels_place_of *place, size_t from, size_t size, uint8_t *to) {
+    return pread((int)place->descriptor, to, size, (off_t)(place->begin + (int64_t)from)) == (ssize_t)size;
+}
+
+bool pixels_sample_read(pixels_tools *tools, const pixels_place_of *place) {
+    size_t size = room_for(tools, place);
+    return size && read_part(place, 0, size, tools->bytes.bytes);
 }
 
 /* ---- members ---- */
@@ -77,6 +86,48 @@ bool pixels_sample_members(const uint8_t *bytes, size_t size, const pixels_recip
         members->picture = data;
     }
     return members->picture.bytes != NULL;
+}
+
+/* ---- an array ---- */
+
+/* Read what lies where the array is expected into the row, and what lies around it to its place in tools->bytes. */
+static bool read_around(pixels_tools *tools, const pixels_array *array, const pixels_place_of *place, uint8_t *row) {
+    size_t size = room_for(tools, place), begin = array->begin, end = begin + array->nbytes;
+    if (begin > size || array->nbytes > size - begin) return false;
+    uint8_t *bytes = tools->bytes.bytes;
+    return read_part(place, 0, begin, bytes) && read_part(place, begin, array->nbytes, row) &&
+           read_part(place, end, size - end, bytes + end);
+}
+
+static bool is_array(const pixels_array *array, const pixels_span *data) {
+    return data->size == array->head_size + array->nbytes && memcmp(data->bytes, array->head, array->head_size) == 0;
+}
+
+static size_t data_at(const uint8_t *bytes, const pixels_members *members, const pixels_array *array) {
+    return (size_t)(members->picture.bytes - bytes) + array->head_size;
+}
+
+bool pixels_sample_array(pixels_tools *tools, const pixels_recipe *recipe, pixels_array *array,
+                         const pixels_place_of *place, const uint8_t *memory, uint8_t *row, pixels_members *members) {
+    size_t size = (size_t)(place->end - place->begin);
+    const uint8_t *bytes = memory;
+    if (!bytes && read_around(tools, array, place, row)) {
+        /*
+         * A walk that meets the array at its place has read no header there: it goes forward, and the array fills the
+         * place. So what tools->bytes has left over there misleads nobody.
+         */
+        bytes = tools->bytes.bytes;
+        bool whole = pixels_sample_members(bytes, size, recipe, members);
+        if (whole && data_at(bytes, members, array) == array->begin && is_array(array, &members->picture)) return true;
+    }
+    if (!memory) {
+        if (!pixels_sample_read(tools, place)) return false;
+        bytes = tools->bytes.bytes;
+    }
+    if (!pixels_sample_members(bytes, size, recipe, members) || !is_array(array, &members->picture)) return false;
+    array->begin = data_at(bytes, members, array);
+    memcpy(row, bytes + array->begin, array->nbytes);
+    return true;
 }
 
 /* ---- the picture ---- */

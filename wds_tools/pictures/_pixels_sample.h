@@ -46,6 +46,14 @@ typedef struct {
     pixels_span fields[PIXELS_MOST_FIELDS]; /* of the recipe's `wanted`, at the same places */
 } pixels_members;
 
+/* An npy array that samples have alike. */
+typedef struct {
+    const uint8_t *head; /* what its data begins with, borrowed */
+    size_t head_size;
+    size_t nbytes; /* of its elements */
+    size_t begin;  /* where in a sample these are expected; corrected by what is found */
+} pixels_array;
+
 /* All that a thread works with; used by one call at a time. Zeroed before the first use but for `jpeg`. */
 typedef struct {
     pixels_memory bytes;   /* the sample as read; owned */
@@ -66,6 +74,14 @@ bool pixels_sample_members(const uint8_t *bytes, size_t size, const pixels_recip
  */
 bool pixels_sample_cut(pixels_tools *tools, const pixels_recipe *recipe, const pixels_span *picture,
                        const double *draws, const pixels_target *target, int seen[2]);
+
+/*
+ * Put a sample's array, which the recipe calls its picture, into `row`: read there, where it lies as expected, and copied
+ * otherwise. memory: the sample's bytes, NULL where they are to be read. False where the sample is left to Python; the row
+ * is undefined then. The members' bytes are valid but for the array's.
+ */
+bool pixels_sample_array(pixels_tools *tools, const pixels_recipe *recipe, pixels_array *array,
+                         const pixels_place_of *place, const uint8_t *memory, uint8_t *row, pixels_members *members);
 
 /* Decode a part and resize it, turned; what else than Kernel.jpeg does, it does not. */
 pixels_status pixels_sample_decode(pixels_tools *tools, const uint8_t *data, size_t size, const pixels_part *part,

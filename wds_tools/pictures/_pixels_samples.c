@@ -51,6 +51,7 @@ static bool keep(arena *all, const pixels_span *span, piece *kept) {
 
 typedef struct {
     pixels_recipe recipe;
+    pixels_array array; /* its head is NULL where pictures are cut */
     pixels_word pictures[MOST_WORDS], wanted[MOST_WORDS];
     PyObject *names; /* borrowed: the tuple of wanted fields */
     Py_buffer places, draws, out;
@@ -69,34 +70,45 @@ static long long now(void) {
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-/* The sample's bytes, where they are or read; NULL where they cannot be had. */
-static const uint8_t *bytes_of(chunk *all, pixels_tools *tools, const pixels_place_of *place) {
-    if (place->descriptor < 0) {
-        int64_t size = place->end - place->begin;
-        const uint8_t *memory = all->memories[-1 - place->descriptor].buf;
-        return size > 0 && size <= PIXELS_MOST_BYTES ? memory + place->begin : NULL;
-    }
-    long long begun = now();
-    bool read = pixels_sample_read(tools, place);
-    all->read_nanoseconds += now() - begun;
-    return read ? tools->bytes.bytes : NULL;
+/* Where a sample lies in memory; NULL where it does not. */
+static const uint8_t *memory_of(const chunk *all, const pixels_place_of *place) {
+    return place->descriptor < 0 ? (const uint8_t *)all->memories[-1 - place->descriptor].buf + place->begin : NULL;
 }
 
-static bool make(chunk *all, pixels_tools *tools, const pixels_place_of *place, row *into) {
-    const uint8_t *bytes = bytes_of(all, tools, place);
-    size_t size = (size_t)(place->end - place->begin);
-    pixels_members members;
-    if (!bytes || !pixels_sample_members(bytes, size, &all->recipe, &members)) return false;
+static bool make_array(chunk *all, pixels_tools *tools, const pixels_place_of *place, pixels_members *members) {
+    uint8_t *into = (uint8_t *)all->out.buf + (size_t)place->slot * all->array.nbytes;
+    long long begun = now();
+    bool made = pixels_sample_array(tools, &all->recipe, &all->array, place, memory_of(all, place), into, members);
+    all->read_nanoseconds += now() - begun;
+    return made;
+}
+
+static bool make_picture(chunk *all, pixels_tools *tools, const pixels_place_of *place, pixels_members *members) {
+    const uint8_t *bytes = memory_of(all, place);
+    if (!bytes) {
+        long long begun = now();
+        if (pixels_sample_read(tools, place)) bytes = tools->bytes.bytes;
+        all->read_nanoseconds += now() - begun;
+    }
+    if (!bytes || !pixels_sample_members(bytes, (size_t)(place->end - place->begin), &all->recipe, members)) return false;
     const double *draws = all->draws.obj ? (const double *)all->draws.buf + place->slot * all->draws_each : NULL;
     const Py_ssize_t *shape = all->out.shape;
     uint8_t *memory = (uint8_t *)all->out.buf + place->slot * (shape[1] * shape[2] * 3);
     pixels_target target = {memory, shape[2] * 3, (int)shape[2], (int)shape[1], 3};
     int seen[2];
-    if (!pixels_sample_cut(tools, &all->recipe, &members.picture, draws, &target, seen)) return false;
+    if (!pixels_sample_cut(tools, &all->recipe, &members->picture, draws, &target, seen)) return false;
     if (!all->seen[0]) memcpy(all->seen, seen, sizeof seen);
+    return true;
+}
+
+static bool make(chunk *all, pixels_tools *tools, const pixels_place_of *place, row *into) {
+    pixels_members members;
+    int64_t size = place->end - place->begin;
+    if (size <= 0 || size > PIXELS_MOST_BYTES) return false;
+    if (!(all->array.head ? make_array : make_picture)(all, tools, place, &members)) return false;
     for (int at = 0; at < all->recipe.wanted_count; at++)
         if (members.fields[at].bytes && !keep(&all->kept, &members.fields[at], &into->fields[at])) return false;
-    all->made_bytes += (long long)size;
+    all->made_bytes += size;
     return keep(&all->kept, &members.key, &into->key);
 }
 
@@ -142,17 +154,8 @@ static bool there(const chunk *all, const pixels_place_of *place) {
     return place->begin >= 0 && place->begin <= place->end && place->end <= memory->len;
 }
 
-static bool fits(const chunk *all) {
+static bool places_fit(const chunk *all) {
     const Py_buffer *out = &all->out, *draws = &all->draws;
-    bool numbers = all->places.itemsize == 8 && all->places.ndim == 2 && all->places.shape[1] == 4;
-    bool pictures = out->ndim == 4 && out->itemsize == 1 && out->shape[3] == 3 && out->shape[1] > 0 && out->shape[2] > 0 &&
-                    out->shape[1] <= PIXELS_MAX_SIDE && out->shape[2] <= PIXELS_MAX_SIDE;
-    bool random = all->recipe.cut.kind == PIXELS_RANDOM;
-    bool drawn = draws->obj ? draws->ndim == 2 && draws->itemsize == 8 && draws->shape[1] >= PIXELS_DRAWS : !random;
-    if (!numbers || !pictures || !drawn) {
-        PyErr_SetString(PyExc_ValueError, "places are int64 (n, 4), draws float64 (m, 44), out uint8 (m, h, w, 3)");
-        return false;
-    }
     const pixels_place_of *places = all->places.buf;
     for (Py_ssize_t at = 0; at < all->places.shape[0]; at++) {
         const pixels_place_of *place = &places[at];
@@ -163,6 +166,25 @@ static bool fits(const chunk *all) {
         return false;
     }
     return true;
+}
+
+static bool fits(const chunk *all) {
+    const Py_buffer *out = &all->out, *draws = &all->draws;
+    bool numbers = all->places.itemsize == 8 && all->places.ndim == 2 && all->places.shape[1] == 4;
+    if (all->array.head) {
+        if (numbers && out->ndim == 2 && out->itemsize == 1) return places_fit(all);
+        PyErr_SetString(PyExc_ValueError, "places are int64 (n, 4), out uint8 (m, bytes)");
+        return false;
+    }
+    bool pictures = out->ndim == 4 && out->itemsize == 1 && out->shape[3] == 3 && out->shape[1] > 0 && out->shape[2] > 0 &&
+                    out->shape[1] <= PIXELS_MAX_SIDE && out->shape[2] <= PIXELS_MAX_SIDE;
+    bool random = all->recipe.cut.kind == PIXELS_RANDOM;
+    bool drawn = draws->obj ? draws->ndim == 2 && draws->itemsize == 8 && draws->shape[1] >= PIXELS_DRAWS : !random;
+    if (!numbers || !pictures || !drawn) {
+        PyErr_SetString(PyExc_ValueError, "places are int64 (n, 4), draws float64 (m, 44), out uint8 (m, h, w, 3)");
+        return false;
+    }
+    return places_fit(all);
 }
 
 static bool hold_memories(chunk *all, PyObject *memories) {
@@ -275,6 +297,36 @@ PyObject *kernel_samples(PyObject *self, PyObject *arguments) {
     all.recipe.wanted_count = all.recipe.picture_count < 0 ? -1 : words_of(all.names, all.wanted);
     if (all.recipe.wanted_count >= 0 && cut_of(cut, &all.recipe.cut) && hold(&all, places, memories, draws, out))
         result = run((Kernel *)self, &all);
+    let_go(&all);
+    return result;
+}
+
+const char kernel_arrays_doc[] =
+    "arrays(places, memories, out, fields, wanted, head, begin)\n--\n\n"
+    "As samples, with npy arrays that are all alike in place of pictures: put into rows of out, uint8 (m, bytes).\n"
+    "fields: what the array may be called, the first that a sample has. head: what its data begins with.\n"
+    "begin: where in a sample its elements are expected.";
+
+PyObject *kernel_arrays(PyObject *self, PyObject *arguments) {
+    chunk all = {0};
+    PyObject *places, *memories, *out, *fields, *result = NULL;
+    const char *head;
+    Py_ssize_t head_size, begin;
+    if (!PyArg_ParseTuple(arguments, "OOOOOy#n", &places, &memories, &out, &fields, &all.names, &head, &head_size, &begin))
+        return NULL;
+    if (begin < 0) {
+        PyErr_SetString(PyExc_ValueError, "the array is expected somewhere in the sample");
+        return NULL;
+    }
+    all.recipe.pictures = all.pictures;
+    all.recipe.wanted = all.wanted;
+    all.array = (pixels_array){.head = (const uint8_t *)head, .head_size = (size_t)head_size, .begin = (size_t)begin};
+    all.recipe.picture_count = words_of(fields, all.pictures);
+    all.recipe.wanted_count = all.recipe.picture_count < 0 ? -1 : words_of(all.names, all.wanted);
+    if (all.recipe.wanted_count >= 0 && hold(&all, places, memories, Py_None, out)) {
+        all.array.nbytes = (size_t)all.out.shape[1];
+        result = run((Kernel *)self, &all);
+    }
     let_go(&all);
     return result;
 }

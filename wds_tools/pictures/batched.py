@@ -23,7 +23,7 @@ from wds_tools.pictures.kernel import Kernel
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import SPECIAL, BytesLike
 
-__all__ = ["MOST_FIELDS", "Batched", "Cut", "Made", "centre", "entire", "plain_name", "random_part"]
+__all__ = ["MOST_FIELDS", "Batched", "BatchedArrays", "Cut", "Made", "centre", "entire", "plain_name", "random_part"]
 
 MOST_FIELDS = 16
 """Members of a sample, alternatives of a column, and wanted fields, that the C code takes."""
@@ -117,6 +117,40 @@ class Batched:
             memories: bytes in which samples lie that are in no file.
         """
         return Made(*self._kernel.samples(places, tuple(memories), draws, out, *self._how))
+
+
+class BatchedArrays:
+    """The same for samples with an npy array in place of a picture, all of one kind: put into the batch as they are.
+
+    Args:
+        kernel: of that thread.
+        fields: what the array is called, the first that a sample has; each a `plain_name`.
+        wanted: other fields to be returned, likewise.
+    """
+
+    def __init__(self, kernel: Kernel, fields: Sequence[str], wanted: Sequence[str]) -> None:
+        self._kernel = kernel
+        self._fields, self._wanted = tuple(fields), tuple(wanted)
+
+    def make(
+        self,
+        places: npt.NDArray[np.int64],
+        out: npt.NDArray[np.uint8],
+        *,
+        head: bytes,
+        begin: int,
+        memories: Sequence[BytesLike] = (),
+    ) -> Made:
+        """Make samples.
+
+        Args:
+            places: as in `Batched.make`.
+            out: uint8 (m, bytes of an array), without gaps. The rows of samples that are left are undefined.
+            head: what the data of such a field begins with, up to the first element. Other arrays are left.
+            begin: where in a sample the first element is expected: read straight from there if it is so.
+            memories: as in `Batched.make`.
+        """
+        return Made(*self._kernel.arrays(places, tuple(memories), out, self._fields, self._wanted, head, begin))
 
 
 def plain_name(field: str) -> bool:

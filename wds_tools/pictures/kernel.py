@@ -204,6 +204,13 @@ class Kernel:
         pictures, wanted, cut, orient, most = how
         return self._kernel.samples(places, memories, draws, out, pictures, wanted, cut, orient, most, self._entropy)
 
+    def arrays(
+        self, places: Any, memories: tuple[BytesLike, ...], out: Any, *how: Any
+    ) -> tuple[list[Any], int, int, int, int]:
+        """Make a chunk of samples with arrays; see `batched.BatchedArrays`, whose call this is."""
+        fields, wanted, head, begin = how
+        return self._kernel.arrays(places, memories, out, fields, wanted, head, begin)
+
     @property
     def decoded_itself(self) -> bool:
         """Whether the last JPEG that came so far was decoded by the kernel's own Huffman decoder, to the end."""

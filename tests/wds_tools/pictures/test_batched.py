@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.builders import write_tar
 from tests.wds_tools.pictures.made import exif_block, jpeg, saved, scene, with_orientation, with_segment
 from wds_tools.errors import PictureError
+from wds_tools.fields.arrays import encode_npy
 from wds_tools.pictures import _pixels
-from wds_tools.pictures.batched import Batched, Made, entire, plain_name
+from wds_tools.pictures.batched import Batched, BatchedArrays, Made, entire, plain_name
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.facts import check_whole, read_facts
 from wds_tools.pictures.kernel import Kernel, capability
@@ -158,6 +159,55 @@ def test_samples_in_memory_come_as_those_in_a_file(tmp_path: Path, closing: list
             batched.make(np.array([bad]), None, out, [one[0]])
     with pytest.raises(TypeError):
         batched.make(np.array([[0, -1, 0, 1]]), None, out, ["no bytes"])  # type: ignore[list-item]
+
+
+def array_of(number: int) -> bytes:
+    return encode_npy(np.full((7, 5), number, np.int32))
+
+
+def test_arrays_are_read_to_their_rows_wherever_they_lie(tmp_path: Path, closing: list[LocalFile]) -> None:
+    members = [
+        ("a.npy", array_of(1)),
+        ("a.cls", b"1"),
+        ("b.txt", b"x" * 700),  # moves the array
+        ("b.npy", array_of(2)),
+        ("c.npy", encode_npy(np.full((7, 6), 3, np.int32))),  # of another shape
+        ("d.npy", array_of(4)[:-1]),
+        ("e.txt", b"no array"),
+        ("f.npy", array_of(6)),
+        ("f.txt", b"behind"),
+        ("f.cls", b"6"),
+    ]
+    shard = Shard(tmp_path / "a.tar", members, 1)
+    closing.append(shard.source)
+    whole, ranges = (tmp_path / "a.tar").read_bytes(), np.stack([shard.offsets[:-1], shard.offsets[1:]], axis=1)
+    head = array_of(1)[: -7 * 5 * 4]
+    for begin in (512 + len(head), 0, 77, 10**9):
+        for memories, first in [([], shard.source.lend()), ([whole], -1)]:
+            out = np.zeros((6, 7 * 5 * 4), np.uint8)
+            places = np.array([[at, first, *ranges[at]] for at in range(6)])
+            batched = BatchedArrays(Kernel(), ("npy",), ("cls", "txt"))
+            made = batched.make(places, out, head=head, begin=begin, memories=memories)
+            assert [sample and sample[0] for sample in made.samples] == ["a", "b", None, None, None, "f"]
+            assert made.samples[5] == ("f", {"cls": b"6", "txt": b"behind"})
+            for row, number in ((0, 1), (1, 2), (5, 6)):
+                assert (out[row].view(np.int32) == number).all()
+            assert made.width == 0
+        shard.source.give_back()
+
+
+def test_wrong_arguments_for_arrays_are_refused() -> None:
+    kernel, out = _pixels.Kernel(), np.zeros((2, 40), np.uint8)
+    for places, memory, begin in [
+        (np.zeros((1, 3), np.int64), out, 0),
+        (np.array([[2, 0, 0, 9]]), out, 0),
+        (np.array([[0, -1, 0, 9]]), out, 0),
+        (np.zeros((1, 4), np.int64), np.zeros((2, 4, 4), np.uint8), 0),
+        (np.zeros((1, 4), np.int64), np.zeros((2, 4), np.uint16), 0),
+        (np.zeros((1, 4), np.int64), out, -1),
+    ]:
+        with pytest.raises(ValueError, match=r"places are|a place is|expected somewhere"):
+            kernel.arrays(places, (), memory, ("npy",), (), b"head", begin)
 
 
 def test_odd_samples_are_left_and_their_neighbours_made(tmp_path: Path, closing: list[LocalFile]) -> None:
