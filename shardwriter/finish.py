@@ -19,6 +19,7 @@ from shardwriter.summary import PackSummary, advice
 from wds_tools.atomic import write_atomic
 from wds_tools.index.listing import write_listing
 from wds_tools.sample import BytesLike
+from wds_tools.tally import absent_classes
 
 __all__ = ["Finish", "write_failures"]
 
@@ -95,11 +96,17 @@ class Finish:
             misnamed=work.misnamed,
             listing=leg.target.named(str(leg.target.listing)) if records else None,
             failures=leg.target.named(leg.failures) if work.failed.total() else None,
-            empty=self._samples.empty if isinstance(self._samples, ClassFolders) else (),
+            empty=self._empty(work),
             duplicates=work.failed[DUPLICATE],
             resumed=work.resumed,
             advice=() if self._part else advice(len(records), size, settings.max_samples, settings.max_bytes),
         )
+
+    def _empty(self, work: LegWork) -> tuple[str, ...]:
+        """Classes without samples: of folders as they were read, else of what was packed; a part says nothing of it."""
+        if isinstance(self._samples, ClassFolders):
+            return self._samples.empty
+        return () if self._part is not None else absent_classes(self._classes, work.tally.facts().get("labels", {}))
 
 
 def write_failures(run: Run) -> None:

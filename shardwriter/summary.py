@@ -33,7 +33,7 @@ class PackSummary:
         misnamed: pictures packed whose bytes are of another format than their name says.
         listing: the listing (in a store: its url), None where nothing was packed.
         failures: the file with a line for each failure and each duplicate, None where there was none.
-        empty: the classes for which the input has no pictures. They keep their labels.
+        empty: the classes for which the input has no pictures, or of which nothing was chosen. They keep their labels.
         duplicates: samples that were left out because their pictures came before.
         resumed: samples of these that an earlier run had packed, which was stopped.
         advice: what may be wrong with the shards' sizes.
@@ -80,8 +80,9 @@ class PackSummary:
 def _packed(dataset: PackSummary) -> str:
     if not dataset.listing:
         return "packed nothing"
+    some = f"{len(dataset.classes) - len(dataset.empty):,} of " if dataset.empty else ""
     what = (
-        f"{counted(dataset.packed, 'picture')} of {counted(len(dataset.classes), 'class', 'classes')}"
+        f"{counted(dataset.packed, 'picture')} of {some}{counted(len(dataset.classes), 'class', 'classes')}"
         if dataset.classes
         else counted(dataset.packed, "sample")
     )

@@ -25,6 +25,7 @@ from wds_tools.pictures.facts import read_facts
 from wds_tools.sample import SPECIAL, RawSample
 from wds_tools.shard import scan
 from wds_tools.sources.base import Source
+from wds_tools.tally import absent_classes
 from wds_tools.urls import Urls, places
 
 __all__ = ["Description", "FieldFacts", "describe"]
@@ -62,6 +63,7 @@ class Description:
         index: where the samples' places are known from.
         name: of the dataset, as its listing says.
         classes: names by label; None where the listing does not know.
+        absent_classes: those of which there is no sample, where the listing has counted labels; else empty.
         shuffled: whether the samples lie in shuffled order; None where the listing does not know.
         field_counts: samples with each field in the whole dataset, where the listing has counted; else empty.
         labels: by field, and by label as text, how many samples have it; where the listing has counted, else empty.
@@ -83,6 +85,7 @@ class Description:
     index: str
     name: str | None
     classes: Sequence[str] | None
+    absent_classes: Sequence[str]
     shuffled: bool | None
     field_counts: Mapping[str, int]
     labels: Mapping[str, Mapping[str, int]]
@@ -112,6 +115,7 @@ def describe(urls: Urls) -> Description:
                 notes[source.url] = warnings
             samples += _read_some(dataset, shard, source)
     said = dataset.listing
+    labels = {name: _object(counts) for name, counts in _object(said.get("labels")).items()}
     return Description(
         shards=len(dataset.urls),
         samples=len(dataset),
@@ -121,9 +125,10 @@ def describe(urls: Urls) -> Description:
         index=index,
         name=said.get("name"),
         classes=dataset.classes,
+        absent_classes=absent_classes(dataset.classes or (), labels),
         shuffled=dataset.shuffled,
         field_counts=_object(said.get("fields")),
-        labels={name: _object(counts) for name, counts in _object(said.get("labels")).items()},
+        labels=labels,
         pictures={name: _object(sizes) for name, sizes in _object(said.get("pictures")).items()},
         failed=_object(said.get("failed")),
         checksum=_checksum(dataset.place),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Self
@@ -25,7 +25,7 @@ from wds_tools.fields.text import decode_int
 from wds_tools.pictures.facts import Facts, read_facts
 from wds_tools.sample import BytesLike
 
-__all__ = ["MOST_LABELS", "Spread", "Tally"]
+__all__ = ["MOST_LABELS", "Spread", "Tally", "absent_classes"]
 
 MOST_LABELS = 10_000
 
@@ -207,6 +207,18 @@ class Tally:
         self._formats[field][facts.format] += 1
         for spread, value in zip(self._spreads[field], (facts.width, facts.height, len(data)), strict=True):
             spread.add(value)
+
+
+def absent_classes(classes: Sequence[str], labels: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+    """The classes of which there is no sample: names outlive their samples, since labels are places among them.
+
+    Args:
+        classes: names by label.
+        labels: by field, and by label as text, how many samples have it, as a listing says; the field is `cls`, or the
+            only one. Empty where nobody counted: then none is known to be absent.
+    """
+    counts = labels.get("cls") or (next(iter(labels.values())) if len(labels) == 1 else {})
+    return tuple(name for label, name in enumerate(classes) if counts and str(label) not in counts)
 
 
 def _bounded(counts: Counter[int]) -> Counter[int] | None:

@@ -55,14 +55,14 @@ def test_small_shards_are_answered_by_the_option_that_made_them_small(
 
 
 def test_everything_is_said_once() -> None:
-    text = str(dataclasses.replace(SUMMARY, duplicates=3, resumed=2, empty=("cat",), advice=("do this",)))
+    text = str(dataclasses.replace(SUMMARY, duplicates=3, resumed=2, empty=("bee",), advice=("do this",)))
     assert text.splitlines() == [
-        "packed 4 pictures of 2 classes into 2 shards, 5.0 MB: out/dataset.json",
+        "packed 4 pictures of 1 of 2 classes into 2 shards, 5.0 MB: out/dataset.json",
         "not packed: 1 truncated; see out/failures.jsonl",
         "left out: 3 duplicates; see out/failures.jsonl",
         "went on where an earlier run was stopped: 2 samples were there",
         "left out: 2 hidden",
-        "warning: 1 class has no pictures: 'cat'",
+        "warning: 1 class has no pictures: 'bee'",
         "packed as they are: 1 of another format than their name says",
         "advice: do this",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import click
 
@@ -55,8 +55,7 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
     for at, (name, facts) in enumerate(found.fields.items()):
         yield "" if at else "fields", _field(name, facts, found)
     if found.classes is not None:
-        shown = ", ".join(map(printable, found.classes[:CLASSES_SHOWN]))
-        yield "classes", f"{len(found.classes):,}: {shown}{', ...' if len(found.classes) > CLASSES_SHOWN else ''}"
+        yield "classes", _classes(found.classes, set(found.absent_classes))
     for name, counts in found.labels.items():
         if counts:
             yield "labels", _labels(name, counts)
@@ -71,6 +70,13 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
         yield "made by", printable(found.command)
     for shard, notes in found.notes.items():
         yield "note", f"{printable(shard)}: {'; '.join(notes)}"
+
+
+def _classes(names: Sequence[str], absent: Container[str]) -> str:
+    there = [name for name in names if name not in absent]
+    of = f" of {len(names):,} that have a name" if len(there) < len(names) else ""
+    shown = ", ".join(map(printable, there[:CLASSES_SHOWN]))
+    return f"{len(there):,}{of}: {shown}{', ...' if len(there) > CLASSES_SHOWN else ''}"
 
 
 def _field(name: str, facts: FieldFacts, found: Description) -> str:

@@ -6,8 +6,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import loaders
+from shardwriter import pack
 from shardwriter.commands.reshard import reshard
 from tests.builders import picture, write_shard
+from wds_tools.cli import root
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import KeyRefusedError, TargetError, UsageError
 
@@ -109,3 +111,20 @@ def test_the_options_of_packing_are_its_own_too(tmp_path: Path, old: Path) -> No
     listing = json.loads((tmp_path / "new/val/dataset.json").read_bytes())
     assert listing["command"] == "wds reshard URLS OUT --drop json --split val=0.4 --checksum sha256"
     assert listing["shardlist"][0]["checksum"].startswith("sha256:")
+
+
+def test_classes_that_nothing_is_left_of_are_told_apart(tmp_path: Path) -> None:
+    """Their names stay, since labels are places among the names."""
+    for number, name in enumerate(["ant", "bee", "cat", "dog"]):
+        (tmp_path / "p" / name).mkdir(parents=True)
+        (tmp_path / "p" / name / "1.jpg").write_bytes(picture(number))
+    pack(tmp_path / "p", tmp_path / "old")
+    done = run(tmp_path / "old", tmp_path / "new", "--where", "cls in (1, 3)")
+    assert "packed 2 pictures of 2 of 4 classes into 1 shard" in done.stdout
+    assert "warning: 2 classes have no pictures: 'ant', 'cat'" in done.stdout
+    assert open_dataset(tmp_path / "new").classes == ("ant", "bee", "cat", "dog")
+    info = CliRunner().invoke(root, ["info", str(tmp_path / "new")]).stdout
+    assert "classes   2 of 4 that have a name: bee, dog\n" in info
+    facts = json.loads(CliRunner().invoke(root, ["info", str(tmp_path / "new"), "--json"]).stdout)
+    assert facts["absent_classes"] == ["ant", "cat"]
+    assert "classes   4: ant, bee, cat, dog\n" in CliRunner().invoke(root, ["info", str(tmp_path / "old")]).stdout
