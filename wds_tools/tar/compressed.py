@@ -3,11 +3,12 @@
 They cannot be indexed, since nothing in them can be reached without all that lies before; they stream. gzip, bzip2
 and xz end with a length or checksum of their own, so a cut is found whatever it cuts; zstandard's reader does not
 tell the end of a frame from the end of the file (`shows_cuts`). Several parts one behind the other are read as one.
-Memory is bounded by the decompressor's window (at most 128 MiB for zstd) and by one sample.
+Memory is bounded by the decompressor's window (at most 128 MiB for zstd, 256 MiB for xz) and by one sample.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import re
@@ -33,6 +34,7 @@ UNPACKERS = {"gzip": "gunzip -k FILE", "zstd": "zstd -d FILE", "bzip2": "bunzip2
 """The command that makes a plain shard beside a compressed one, by the name that `sniff` gives."""
 _CHUNK = 1 << 18
 _MAX_ZSTD_WINDOW = 1 << 27
+_MAX_XZ_MEMORY = 1 << 28  # `xz -9` needs a quarter of it; a header may ask for 4 GB
 
 
 def sniff(begin: bytes) -> str | None:
@@ -135,13 +137,55 @@ def _gzip(stream: Any) -> _Stream:
 def _bzip2(stream: Any) -> _Stream:
     import bz2  # Pythons are built without it where its library was missing, as with xz
 
-    return bz2.BZ2File(stream)
+    return _Parts(stream, bz2.BZ2Decompressor, b"BZh")
 
 
 def _xz(stream: Any) -> _Stream:
     import lzma
 
-    return lzma.LZMAFile(stream)
+    new = functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _MAX_XZ_MEMORY)
+    return _Parts(stream, new, b"\xfd7zXZ\0")
+
+
+class _Parts:
+    """Compressed parts one behind the other, as BZ2File and LZMAFile read them, with two differences.
+
+    These take a part whose begin is damaged for rubbish behind the end, and leave out all that follows; here only what
+    does not begin like a part is rubbish. And they have no limit for the memory that the data ask for.
+    """
+
+    def __init__(self, stream: Any, new: Callable[[], Any], magic: bytes) -> None:
+        self._stream = stream
+        self._new = new
+        self._magic = magic
+        self._part = new()
+
+    def readinto1(self, buffer: Any, /) -> int:
+        data = b""
+        while not data:
+            packed = b""
+            if self._part.eof:
+                packed = self._next()
+                if not packed:
+                    return 0
+            elif self._part.needs_input and not (packed := self._stream.read1(_CHUNK)):
+                raise EOFError("the data have no end")
+            data = self._part.decompress(packed, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _next(self) -> bytes:
+        """The begin of the next part, or nothing; zeros between parts are padding."""
+        packed: bytes = self._part.unused_data.lstrip(b"\0")
+        while len(packed) < len(self._magic) and (more := self._stream.read1(_CHUNK)):
+            packed = (packed + more).lstrip(b"\0")
+        if not packed or not packed.startswith(self._magic[: len(packed)]):
+            return b""
+        self._part = self._new()
+        return packed
 
 
 def _zstd(stream: Any) -> _Stream:

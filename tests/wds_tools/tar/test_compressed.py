@@ -5,6 +5,7 @@ import gzip
 import lzma
 import random
 import sys
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -143,3 +144,31 @@ def test_memory_stays_bounded_when_a_header_declares_much() -> None:
     header[148:156] = b"%06o\0 " % total
     with pytest.raises(ShardError, match="held in memory"):
         read(gzip.compress(bytes(header) + bytes(100_000)))
+
+
+@pytest.mark.parametrize("name", ["bzip2", "xz"])
+def test_a_later_part_whose_begin_is_damaged_is_an_error_and_no_end(name: str) -> None:
+    whole = sum(len(entry(key, data)) for key, data in MEMBERS[:40])  # so that no member shows the cut
+    first, second = COMPRESS[name](SHARD[:whole]), bytearray(COMPRESS[name](SHARD[whole:]))
+    assert len(read(first + bytes(second))) == 40
+    second[14] ^= 0xFF
+    with pytest.raises(ShardError, match="damaged"):
+        read(first + bytes(second))
+
+
+@pytest.mark.parametrize("name", ["bzip2", "xz"])
+@pytest.mark.parametrize("behind", [b"\0" * 4, b"\0" * (1 << 20), b"\0\0\0\0rubbish", b"rub"])
+def test_padding_and_rubbish_behind_the_end_are_passed_over(name: str, behind: bytes) -> None:
+    assert read(COMPRESS[name](SHARD) + behind) == read(SHARD)
+    assert read(COMPRESS[name](SHARD[:5000]) + b"\0" * (1 << 19) + COMPRESS[name](SHARD[5000:])) == read(SHARD)
+
+
+def test_xz_data_that_ask_for_a_window_of_a_gigabyte_are_refused() -> None:
+    large = lzma.compress(SHARD, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}])
+    assert read(large) == read(SHARD)
+    place = large.index(b"\x21\x01") + 2  # the window's size in the header of the block, behind the filter's number
+    header = bytearray(large[12:24])
+    header[place - 12] = 37  # 1.5 GiB
+    header[8:] = zlib.crc32(header[:8]).to_bytes(4, "little")
+    with pytest.raises(ShardError, match="Memory usage limit"):
+        read(large[:12] + bytes(header) + large[24:])
