@@ -43,10 +43,13 @@ test-python:  ## what needs no torch, with another Python: make test-python PYTH
 demo: .venv/installed  ## real pictures to shards to a small model that learns
 	$(BIN)/wds demo
 
-fuzz: .venv/installed  ## what is in C under sanitizers, twenty minutes
+FUZZ_SECONDS ?= 90
+
+fuzz: .venv/installed  ## what is in C under sanitizers, and the parsers in Python: an hour, longer with FUZZ_SECONDS=600
 	$(BIN)/python -m tests.fuzz.fuzz_walk 120
 	$(BIN)/python -m tests.fuzz.fuzz_pixels 540
 	$(BIN)/python -m tests.fuzz.fuzz_huffman 540
+	$(BIN)/python -m tests.fuzz.fuzz_python $(FUZZ_SECONDS)
 	$(BIN)/python -m tests.fuzz.fuzz_samples 120
 
 odd-pictures: .venv/installed  ## other projects' test pictures by every decoder; fetches 70 MB with pip and apt
