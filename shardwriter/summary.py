@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardwriter.inputs import empty_classes
+from shardwriter.inputs.folders import empty_classes
 from wds_tools.errors import counted
 
 __all__ = ["PackSummary", "advice", "total"]

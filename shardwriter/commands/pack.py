@@ -61,7 +61,7 @@ def pack(
     packed but listed in failures.jsonl beside the shards. A sample's key is its path without the extension, dots in its
     base name become _: cat/a.b.1.png is cat/a_b_1.
     """
-    from shardwriter.inputs import check_folder
+    from shardwriter.inputs.folders import check_folder
     from shardwriter.inputs.kinds import kind_of_source
 
     # A wrong source or a taken target is found out now, not after minutes of reading folders.

@@ -17,7 +17,7 @@ All are `Input`s, which `pack` takes. `BaseInput` is what to derive one of your 
 from shardwriter.inputs.array import ArrayFile, array_file
 from shardwriter.inputs.base import BaseInput, Input
 from shardwriter.inputs.flat import FlatFolder, flat_folder
-from shardwriter.inputs.folders import ClassFolders, check_folder, class_folders, empty_classes
+from shardwriter.inputs.folders import ClassFolders, class_folders
 from shardwriter.inputs.iterable import Iterated, Sequenced, from_iterable
 from shardwriter.inputs.manifest import Manifest, manifest_file
 from shardwriter.inputs.pattern import PatternFiles, pattern_files
@@ -39,9 +39,7 @@ __all__ = [
     "Shards",
     "TFRecords",
     "array_file",
-    "check_folder",
     "class_folders",
-    "empty_classes",
     "flat_folder",
     "from_iterable",
     "manifest_file",
