@@ -80,6 +80,16 @@ def test_a_listing_that_was_replaced_is_fetched_again(folder: Path) -> None:
         assert open_dataset(server.url("/d/")).classes == ("new",)
 
 
+def test_a_signed_listing_is_the_same_file_whatever_its_signature(folder: Path) -> None:
+    signed = "/d/dataset.json?X-Amz-Credential=me&X-Amz-Signature={}&part={}"
+    with serve(folder, "json") as server:
+        for signature, part, fetched in ((1, "a", True), (2, "a", False), (3, "b", True), (4, "b", False)):
+            open_dataset(server.url(signed.format(signature, part)))
+            ranges = [request.range for request in server.requests if request.path == "/d/dataset.json"]
+            assert (ranges == [None]) is fetched, (signature, ranges)
+            server.requests.clear()
+
+
 def test_a_host_without_versions_is_asked_for_all_each_time(folder: Path) -> None:
     with serve(folder, "json") as server:
         server.then = Behaviour(bare(well))
