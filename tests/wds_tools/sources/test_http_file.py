@@ -14,13 +14,16 @@ from tests.servers.faulty import (
     FaultyServer,
     Plan,
     Reply,
+    Request,
     Stored,
     bare,
     chunked,
     clipped,
+    ends,
     ignoring_range,
     names,
     says,
+    well,
 )
 from wds_tools.errors import (
     RangesRefusedError,
@@ -167,6 +170,28 @@ def test_a_part_that_ends_early_is_continued_and_one_that_begins_early_is_used_f
         with HttpFile(server.url("/x.tar"), remote=QUICK) as file:
             assert read(file, 500, 10_000) == CONTENT[500:10_500]
         assert server.ranges("/x.tar") == [(begin, 10_499) for begin in (500, 3500, 6500, 9500)]
+
+
+@pytest.mark.parametrize("first", [ignoring_range, chunked(), well], ids=["whole", "chunked", "part"])
+def test_without_a_version_what_breaks_is_begun_anew_and_not_mixed_with_another_object(first: Plan) -> None:
+    """Of one length, so that nothing else tells the two apart."""
+    other = CONTENT[::-1]
+
+    def replaced(request: Request, stored: Stored) -> Reply:
+        return bare(well)(request, Stored(other))
+
+    script = [Behaviour(bare(first), ends(400_000))]
+    with FaultyServer({"/x.tar": CONTENT}, script, then=Behaviour(replaced)) as server:
+        with HttpFile(server.url("/x.tar"), remote=QUICK) as file:
+            assert read(file, 0, len(CONTENT)) == other
+        assert server.ranges("/x.tar") == [(0, len(CONTENT) - 1)] * 2
+
+
+def test_without_a_version_what_breaks_each_time_is_given_up() -> None:
+    with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(bare(well), ends(400_000))) as server:
+        with HttpFile(server.url("/x.tar"), remote=QUICK) as file, pytest.raises(UnavailableError, match="3 attempts"):
+            read(file, 0, len(CONTENT))
+        assert server.ranges("/x.tar") == [(0, len(CONTENT) - 1)] * 3
 
 
 @pytest.mark.parametrize("plan", [ignoring_range, bare(ignoring_range), chunked()], ids=["plain", "bare", "chunked"])

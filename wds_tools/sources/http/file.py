@@ -11,6 +11,9 @@ and what their answers say of the version is compared as before.
 What an answer says is checked before a byte of it counts: status, range, length, encoding, version. A part that begins
 too early is read from where it matters, one that ends too early is continued, any other range is tried again.
 
+A server that names no version is read anew from the first byte of the read when its answer breaks: what comes of one
+answer is of one object.
+
 A server that ignores Range answers with the whole object. A read that begins at byte 0 takes its bytes from there (and
 begins again at 0 when that breaks); any other read is a RangesRefusedError, which says to stream. So small files and
 whole shards can be had of any server.
@@ -155,7 +158,10 @@ class _Range:
                     self._take(answer, *self._judge(answer))
                 retry.advanced()  # a server may send less than was asked for: the rest is asked for next
             except Fault as fault:
-                retry.again(fault, brought=max(self._done - before, 0), offset=self._offset + self._done)
+                brought = max(self._done - before, 0)
+                if self._subject.facts.version is None:
+                    self._done = brought = 0  # nothing would show that the rest is another object's
+                retry.again(fault, brought=brought, offset=self._offset + self._done)
 
     def probe(self) -> None:
         """Ask, and look at the head of the answer only."""
