@@ -27,7 +27,13 @@ __all__ = [
 
 def decode_msgpack(data: BytesLike) -> Any:
     """The object, keys of any type."""
-    return package("msgpack", "msgpack", FieldError).unpackb(data, raw=False, strict_map_key=False)
+    msgpack = package("msgpack", "msgpack", FieldError)
+    # It makes room for as many entries as an array announces, and arrays in arrays for as many again: 4 KB a byte. A
+    # look that makes nothing shows first whether they are there: 2 microseconds more for an object of 1 KB.
+    look = msgpack.Unpacker(max_buffer_size=len(data))
+    look.feed(data)
+    look.skip()
+    return msgpack.unpackb(data, raw=False, strict_map_key=False)
 
 
 def encode_msgpack(value: object) -> bytes:

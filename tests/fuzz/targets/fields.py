@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import io
-import json
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ _VALUES: dict[str, Any] = {
     "cbor": {"a": b"x", "b": [1, -1, 1.5]},
 }
 _HAS_TORCH = importlib.util.find_spec("torch") is not None
-_FIELDS = [*_VALUES, *(f"{name}.gz" for name in _VALUES), *(["pt"] if _HAS_TORCH else []), "pkl", "bin", "bin.gz", "gz"]
+_ZIPPED = ["npz", *(f"{name}.gz" for name in _VALUES)]
+_FIELDS = [*(name for name in _VALUES if name != "npz"), *(["pt"] if _HAS_TORCH else []), "pkl", "bin", "bin.gz", "gz"]
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 _DECODER = Decoder(Pictures(max_pixels=200_000, icc="srgb"))
 
@@ -58,20 +59,24 @@ def named(data: bytes, folder: Path) -> bool:
     return True
 
 
-def decoded(data: bytes, folder: Path) -> bool:
+def decoded(fields: Sequence[str]) -> Callable[[bytes, Path], bool]:
     """Any bytes in any field are a value or a SampleError, and bytes pass unchanged where nothing is known."""
-    field, content = _FIELDS[(data[0] if data else 0) % len(_FIELDS)], data[1:]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, of old formats
-        try:
-            value = decode_field(field, content)
-        except SampleError as error:
-            assert error.field == field  # noqa: PT017
-            raise
-    assert kind_of(field) != "pickle"
-    if kind_of(field) == "bytes":
-        assert value == content
-    return True
+
+    def run(data: bytes, folder: Path) -> bool:
+        field, content = fields[(data[0] if data else 0) % len(fields)], data[1:]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of old formats
+            try:
+                value = decode_field(field, content)
+            except SampleError as error:
+                assert error.field == field  # noqa: PT017
+                raise
+        assert kind_of(field) != "pickle"
+        if kind_of(field) == "bytes":
+            assert value == content
+        return True
+
+    return run
 
 
 def pictured(data: bytes, folder: Path) -> bool:
@@ -90,21 +95,27 @@ def _named_seeds() -> list[bytes]:
     return [name.encode() for name in names]
 
 
+def _encoded(fields: Sequence[str]) -> list[bytes]:
+    values = ((number, field, field.removesuffix(".gz")) for number, field in enumerate(fields))
+    return [bytes([number]) + encode_field(field, _VALUES[bare]) for number, field, bare in values if bare in _VALUES]
+
+
 def _field_seeds() -> list[bytes]:
-    found = []
-    for number, field in enumerate(_FIELDS):
-        bare = field.removesuffix(".gz")
-        if bare in _VALUES:
-            found.append(bytes([number]) + encode_field(field, _VALUES[bare]))
+    found = _encoded(_FIELDS)
     if _HAS_TORCH:
         import torch
 
         target = io.BytesIO()
         torch.save({"x": torch.arange(3)}, target)
         found.append(bytes([_FIELDS.index("pt")]) + target.getvalue())
-    deep = bytes([_FIELDS.index("json")]) + json.dumps([[[[{}]]]]).encode()
+    deep = bytes([_FIELDS.index("json")]) + b"[" * 50 + b"{}" + b"]" * 50
     old = bytes([_FIELDS.index("npy")]) + b"\x93NUMPY\x02\0\x10\0\0\0{'descr':'<u1'}\n"
-    return [*found, deep, old, bytes([_FIELDS.index("json.gz")]) + gzip.compress(b"[" * 5000, mtime=0)]
+    announced = bytes([_FIELDS.index("mp")]) + b"\xdd\0\0\x01\0" * 50
+    return [*found, deep, old, announced]
+
+
+def _zipped_seeds() -> list[bytes]:
+    return [*_encoded(_ZIPPED), bytes([_ZIPPED.index("json.gz")]) + gzip.compress(b"[" * 5000, mtime=0)]
 
 
 def _picture_seeds() -> list[bytes]:
@@ -114,7 +125,9 @@ def _picture_seeds() -> list[bytes]:
 
 TARGETS = (
     Target(name="names", run=named, seeds=_named_seeds),
-    # An empty list of one byte (MessagePack) takes 64; a .gz may unpack to 1,032 times its size before that.
-    Target(name="fields", run=decoded, seeds=_field_seeds, times=1032 * 64),
+    # An empty object of one byte (MessagePack, CBOR) takes 64 and 8 in its list.
+    Target(name="fields", run=decoded(_FIELDS), seeds=_field_seeds),
+    # Deflate packs 1,032 bytes of the same into one.
+    Target(name="zipped", run=decoded(_ZIPPED), seeds=_zipped_seeds, times=1032 * 100),
     Target(name="pictures", run=pictured, seeds=_picture_seeds),
 )

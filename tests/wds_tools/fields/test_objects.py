@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wds_tools.codec import decode_field
 from wds_tools.errors import FieldError, FieldRefusedError
 from wds_tools.fields import objects
 
@@ -51,3 +53,14 @@ def test_a_missing_package_is_named(package: str, monkeypatch: pytest.MonkeyPatc
         decode(b"\x01")
     with pytest.raises(FieldRefusedError, match=f"pip install {package}"):
         encode(1)
+
+
+def test_no_room_is_made_for_entries_that_are_only_announced() -> None:
+    announced = b"\xdd\x00\x01\x00\x00" * 500 + bytes(65_536)  # 500 arrays of 65,536 entries, each in the one before
+    tracemalloc.start()
+    try:
+        with pytest.raises(FieldError, match="msgpack"):
+            decode_field("mp", announced)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(announced)
+    finally:
+        tracemalloc.stop()
