@@ -64,6 +64,14 @@ setup(
             optional=True,
         ),
         Extension(
+            "wds_tools._philox",
+            ["wds_tools/_philox.c"],
+            extra_compile_args=FLAGS,
+            define_macros=LIMITED,
+            py_limited_api=STABLE,
+            optional=True,
+        ),
+        Extension(
             "wds_tools.pictures._pixels",
             SOURCES,
             depends=HEADERS,

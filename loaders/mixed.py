@@ -43,11 +43,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from loaders.draws import Purpose, check_seed, key_of, permutation, philox, uniforms
+from loaders.draws import Purpose, check_seed, key_of, permutation, uniforms
 from loaders.line import Ints
 from loaders.order import Pieces, others_by_lane, single_pieces
 from loaders.plan import Tail, check_enough, count_batches
 from loaders.selection import AnyOrder, AnyPlan, PartProgress
+from wds_tools import philox
 from wds_tools.errors import UsageError
 
 __all__ = ["FEW_PLACES", "MixedOrder", "MixedPlan", "part_seed"]
@@ -60,7 +61,7 @@ def part_seed(seed: int, part: int) -> int:
     if part == 0:
         return seed
     place = np.array([part], dtype=np.uint64)
-    return int(philox(key_of(seed, 2, Purpose.MIX), place, np.zeros_like(place), np.ones_like(place))[0, 0])
+    return int(philox.words(key_of(seed, 2, Purpose.MIX), place, np.zeros_like(place), np.ones_like(place))[0, 0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from loaders.draws import Purpose, key_of, permutation, philox
+from loaders.draws import Purpose, key_of, permutation
 from loaders.line import Blocks, Ints, Line
+from wds_tools import philox
 
 __all__ = ["Order", "Pieces", "lane_length", "others_by_lane", "single_pieces"]
 
@@ -216,7 +217,7 @@ def _counting(lengths: Ints) -> Ints:
 def _shuffled(key: tuple[int, int], blocks: Ints, lanes: Ints, lengths: Ints) -> Ints:
     """A permutation of 0 to length - 1 for each (block, lane), end to end: the ranks of raw draws."""
     groups = -(-lengths // 4)  # philox gives four words at a time
-    words = philox(
+    words = philox.words(
         key,
         np.repeat(blocks, groups).astype(np.uint64),
         np.repeat(lanes, groups).astype(np.uint64),
