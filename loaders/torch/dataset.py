@@ -33,6 +33,7 @@ from loaders.decoded.options import DecodedCache
 from loaders.decoded.store import disown
 from loaders.fields import DEFAULT_FIELDS, ImageSpec
 from loaders.job import Cursor
+from loaders.placements import PlacedSample
 from loaders.plan import Tail
 from loaders.policy import OnError
 from loaders.reading import Reading
@@ -230,6 +231,13 @@ class ShardDataset(IterableDataset[Any]):
     def plan(self) -> AnyPlan:
         """What decides the order."""
         return self._source.plan
+
+    def placements(self, *, epoch: int, batch: int) -> list[PlacedSample]:
+        """What a batch of this rank is made of, and where its pictures are cut: `ShardLoader.placements`.
+
+        `batch` is counted as a DataLoader hands them out, whatever the number of workers.
+        """
+        return self._source.placements(epoch=epoch, batch=batch)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its start; a loaded state's own epoch keeps its place."""

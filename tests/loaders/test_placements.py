@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from torch.utils.data import DataLoader
 
 import loaders
 from loaders import CenterCrop, Mask, RandomResizedCrop, Resize, ShardLoader, balanced, mix
+from loaders.torch import ShardDataset
 from loaders.torch import ShardLoader as TorchLoader
 from tests.builders import picture, write_pictures, write_shard
 from wds_tools.errors import PictureError, TooFewSamplesError, UsageError
@@ -47,6 +49,20 @@ def test_the_originals_cut_so_are_the_batch(urls: str, image: Any) -> None:
                 placed = loader.placements(epoch=epoch, batch=number)
                 assert [each.key for each in placed] == batch.key
                 assert_cut_so(batch.jpg, placed, originals)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_tells_the_batches_of_its_dataloader(urls: str, workers: int) -> None:
+    with (
+        ShardDataset(urls, batch_size=8, fields=FIELDS, image=CROP, seed=3) as dataset,
+        loaders.open(urls) as originals,
+    ):
+        batches = DataLoader(dataset, batch_size=None, num_workers=workers)
+        for epoch in range(2):
+            for number, batch in enumerate(batches):
+                placed = dataset.placements(epoch=epoch, batch=number)
+                assert [each.key for each in placed] == batch.key
+                assert_cut_so(batch.jpg.permute(0, 2, 3, 1).numpy(), placed, originals)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
