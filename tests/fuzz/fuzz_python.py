@@ -49,14 +49,15 @@ def run(name: str, seconds: str, root: Path) -> tuple[int, int, int]:
     log = root / f"{name}.log"
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, log.open("wb") as output:
         command = [sys.executable, "-m", "tests.fuzz.fuzz_python", "--target", name, seconds, folder, str(root)]
-        status = subprocess.run(command, cwd=BUILD.parents[1], stdout=output, stderr=output, check=False).returncode
+        own = {**os.environ, "XDG_CACHE_HOME": folder}
+        done = subprocess.run(command, cwd=BUILD.parents[1], env=own, stdout=output, stderr=output, check=False)
         counts = Path(folder, "counts")
         taken, refused = _COUNTS.unpack(counts.read_bytes()) if counts.exists() else (0, 0)
     sys.stdout.write(f"{name}: {taken + refused:,} inputs, {taken:,} taken, {refused:,} refused\n")
-    if status:
+    if done.returncode:
         sys.stdout.write(log.read_text(errors="replace")[-6000:])
     sys.stdout.flush()
-    return taken, refused, status
+    return taken, refused, done.returncode
 
 
 def fuzz(name: str, seconds: str, folder: Path, root: Path) -> int:
