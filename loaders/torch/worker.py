@@ -14,6 +14,7 @@ import hashlib
 import multiprocessing
 import os
 import random
+import shutil
 import struct
 import sys
 from collections.abc import Callable
@@ -83,6 +84,8 @@ def leave_if_orphaned(close: Callable[[], object]) -> None:
     if _is_orphan():
         try:
             close()
+            if folder := multiprocessing.current_process()._config.get("tempdir"):  # type: ignore[attr-defined]  # noqa: SLF001
+                shutil.rmtree(folder, ignore_errors=True)  # of its socket, as its own end would do last
         finally:
             os._exit(1)
 
