@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from benchmarks.peers import PEERS
 from benchmarks.peers.limit import LIMIT
 from benchmarks.picture import LIMIT_COLOUR, OTHERS_COLOUR, OURS_COLOUR, draw
 from benchmarks.race import RACE
@@ -32,6 +33,19 @@ def test_bars_are_as_long_as_they_are_fast_and_told_apart(tmp_path: Path) -> Non
     assert 4.5 < ours / other < 5.5
     assert 3.6 < limit / other < 4.4
     assert path.stat().st_size < 100_000
+
+
+def test_nothing_touches_an_edge(tmp_path: Path) -> None:
+    """Neither the longest of the names nor the label of the longest bar, whichever that is."""
+    rows = [row(who, 12_345_678.0 if who == max(PEERS, key=len) else 5e6) for who in PEERS]
+    draw(rows, FACTS, tmp_path / "all.png")
+    pixels = np.asarray(Image.open(tmp_path / "all.png").convert("L"))
+    inked = np.flatnonzero((pixels < 250).any(axis=0))
+    assert inked[0] >= 10
+    assert pixels.shape[1] - 1 - inked[-1] >= 10
+    lines = np.flatnonzero((pixels < 250).any(axis=1))
+    assert lines[0] >= 4
+    assert pixels.shape[0] - 1 - lines[-1] >= 4
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
