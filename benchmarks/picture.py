@@ -57,6 +57,7 @@ def draw(rows: Sequence[Row], facts: Mapping[str, object], path: Path) -> None:
         )
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
+        axes.set_xlim(0, 2 * max(high for high, _ in labels))  # room for all, so that the axis is as wide as it will be
         figure.draw_without_rendering()  # how wide are names and labels?
         wide = axes.bbox.width
         axes.set_xlim(0, max(high * wide / (wide - label.get_window_extent().width - _GAP) for high, label in labels))
