@@ -295,6 +295,22 @@ def test_a_length_that_is_none_proves_no_end(length: str) -> None:
             assert stream.length is None
 
 
+def test_a_head_that_trickles_is_given_up() -> None:
+    def trickling(conversation: Conversation, reply: Reply) -> None:
+        with contextlib.suppress(OSError):  # until the client has gone
+            for byte in reply.head():
+                conversation.write(bytes([byte]))
+                conversation.server.closing.wait(0.02)  # 200 bytes and more: 4 s
+
+    impatient = Remote(attempts=1, give_up_s=10, connect_s=5, stall_s=0.3)
+    with FaultyServer({"/x.tar": CONTENT}, [Behaviour(deliver=trickling)]) as server:
+        with (
+            HttpStream(server.url("/x.tar"), remote=impatient) as stream,
+            pytest.raises(UnavailableError, match="time"),
+        ):
+            rest_of(stream)
+
+
 def test_interim_answers_without_end_are_given_up() -> None:
     def interim(conversation: Conversation, reply: Reply) -> None:
         with contextlib.suppress(OSError):  # until the client has gone

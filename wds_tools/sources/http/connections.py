@@ -83,6 +83,11 @@ class Exchange:
         if self.is_cut and self._socket is not None:
             _shut(self._socket)
 
+    @property
+    def seconds(self) -> float | None:
+        """How long one read of the socket may take."""
+        return None if self._socket is None else self._socket.gettimeout()
+
     def over(self) -> None:
         """The connection is about to serve others: no `cut` may reach it any more."""
         self._socket = None
@@ -160,6 +165,26 @@ def _shut(connection: socket.socket) -> None:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
+class _Head:
+    """The lines of a head, which has to be there in a time: the socket's is for each single byte of a trickle."""
+
+    def __init__(self, stream: Any, ends: float) -> None:
+        self._stream = stream
+        self._ends = ends
+
+    def readline(self, limit: int) -> bytes:
+        line = b""
+        while len(line) < limit and not line.endswith(b"\n") and (there := self._stream.peek(1)):
+            if time.monotonic() > self._ends:
+                raise TimeoutError("a head that trickles")
+            count = there.find(b"\n") + 1 or len(there)
+            line += self._stream.read(min(count, limit - len(line)))
+        return line
+
+    def close(self) -> None:
+        self._stream.close()
+
+
 class Body(http.client.HTTPResponse):
     """An answer as the standard library parses it, read without copies."""
 
@@ -170,7 +195,14 @@ class Body(http.client.HTTPResponse):
         exchange = getattr(_local, "exchange", None)
         if exchange is not None:
             exchange.await_first(self)
-        super().begin()
+        whole, seconds = self.fp, exchange.seconds if exchange is not None else None
+        if seconds is not None:
+            self.fp = _Head(whole, time.monotonic() + seconds)
+        try:
+            super().begin()
+        finally:
+            if isinstance(self.fp, _Head):
+                self.fp = whole
 
     def _read_status(self) -> tuple[str, int, str]:
         self._heads += 1
