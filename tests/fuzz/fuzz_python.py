@@ -21,7 +21,7 @@ from pathlib import Path
 
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a file anew for each input: 3 ms on some disks
-LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-len_control=0"]
+LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-max_len=16384", "-len_control=0"]
 _COUNTS = struct.Struct("<QQ")
 
 

@@ -1,19 +1,23 @@
-"""A loader over a shard that is not what it should be: index, plan, reading, decoding, batches, threads."""
+"""A shard that is not what it should be, under what stands on all parsers: a loader, `wds verify`, `wds info`."""
 
 from __future__ import annotations
 
 import functools
+import tarfile
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 import loaders
 from loaders.policy import OnError
-from tests.fuzz.targets.shards import mended
+from tests.fuzz.targets.shards import mended, seeds
 from tests.fuzz.targets.target import Target
 from tests.wds_tools.pictures.made import saved, scene
 from tests.wds_tools.tar.archives import archive
+from wds_tools.describe import describe
 from wds_tools.errors import SampleError
+from wds_tools.verify import verify
 
 __all__ = ["TARGETS"]
 
@@ -54,6 +58,19 @@ def _epoch(url: str, on_error: OnError) -> int:
     return count
 
 
+def verified(data: bytes, folder: Path) -> bool:
+    """Whatever is wrong is listed; where nothing is, all can be read, and a dataset be described."""
+    path = folder / "shard.tar"
+    path.write_bytes(data)
+    report = verify(str(path), decode=True, jobs=1)
+    assert all(str(problem).isprintable() for problem in report.problems)
+    if not report.problems:
+        assert sum(1 for _ in loaders.samples(path)) == report.samples
+    described = describe(str(path))
+    assert report.problems or described.samples == report.samples
+    return not report.problems
+
+
 @functools.cache
 def _seeds() -> list[bytes]:
     grey = scene(9, 8)[:, :, 0]
@@ -64,5 +81,14 @@ def _seeds() -> list[bytes]:
     return [plain, mixed, archive([("a.jpg", jpeg), ("b.jpg", png), ("b.cls", b"cat")])]
 
 
+def _sound_seeds() -> list[bytes]:
+    members = [(f"{key}.{field}", b"1") for key in ("a", "é" * 40) for field in ("cls", "txt", "json")]
+    forms: tuple[Literal[0, 1, 2], ...] = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    return [archive(members, form=form) for form in forms] + _seeds()[:2] + seeds()[4:6]
+
+
 # The readers' buffers and a few batches, whatever the shard.
-TARGETS = (Target(name="loader", run=loaded, seeds=lambda: list(_seeds()), mend=mended, beside=64 << 20),)
+TARGETS = (
+    Target(name="loader", run=loaded, seeds=lambda: list(_seeds()), mend=mended, beside=64 << 20),
+    Target(name="verify", run=verified, seeds=_sound_seeds, mend=mended, beside=64 << 20),
+)

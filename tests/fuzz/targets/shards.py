@@ -25,7 +25,7 @@ from wds_tools.sample import RawSample
 from wds_tools.shard import ShardNotes, iter_samples, iter_stream, parse_sample, scan
 from wds_tools.tar import Member, walk, walk_source
 
-__all__ = ["TARGETS", "mended"]
+__all__ = ["TARGETS", "mended", "seeds"]
 
 _PACK: tuple[Callable[[bytes], bytes], ...] = (
     bytes,  # as it is: what claims to be compressed
