@@ -44,7 +44,7 @@ from loaders.state import state_of
 from loaders.torch.epochs import Begun, Epochs
 from loaders.torch.loader import ShardLoader, as_tensors
 from loaders.torch.share import shared, shared_memory
-from loaders.torch.worker import end_with_parent, leave_if_orphaned, limit_threads, place, seed_generators
+from loaders.torch.worker import end_with_parent, leave_if_orphaned, limit_threads, place, seed_generators, starter
 from loaders.torch.wrapped import check_caller
 from wds_tools.errors import StateError, UsageError
 from wds_tools.pictures.options import Pictures
@@ -94,7 +94,7 @@ class _Source(ShardLoader):
             world_size=world_size,
             allocate=shared_memory if worker else plain_memory,
             reuse=not worker,
-            owner=os.getppid() if worker else None,  # all workers may end between two epochs
+            owner=starter() if worker else None,  # all workers may end between two epochs
         )
 
 

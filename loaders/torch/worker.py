@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-__all__ = ["Place", "end_with_parent", "leave_if_orphaned", "limit_threads", "place", "seed_generators"]
+__all__ = ["Place", "end_with_parent", "leave_if_orphaned", "limit_threads", "place", "seed_generators", "starter"]
 
 _BEFORE_QUEUES = 100  # of multiprocessing's finalizers, the first; those of queues have 10 and -5
 
@@ -72,6 +72,12 @@ def limit_threads() -> None:
     cv2 = sys.modules.get("cv2")
     if cv2 is not None and cv2.getNumThreads() == cv2.getNumberOfCPUs() != 1:
         cv2.setNumThreads(0)
+
+
+def starter() -> int | None:
+    """The process that made this worker's DataLoader: not whoever is its parent by now, nor a server that forks."""
+    parent = multiprocessing.parent_process()
+    return None if parent is None else parent.pid
 
 
 def end_with_parent(close: Callable[[], object]) -> None:

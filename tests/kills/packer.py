@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from shardwriter.commands.pack import pack
 from shardwriter.finish import Finish  # noqa: F401 - all that runs is imported before the first fork
@@ -46,7 +47,7 @@ class Packer:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._victims = Victims(__name__, folder)
+        self.victims = Victims(__name__, folder)
         self._source = str(_pictures(folder / "pictures"))
         self._folder = folder
         self._unbroken(("--jobs", "1"))
@@ -67,21 +68,21 @@ class Packer:
         """
         draw = random.Random(seed)
         way = draw.randrange(len(WAYS))
-        call = {"source": self._source, "out": str(folder), "options": WAYS[way]}
+        call: dict[str, Any] = {"source": self._source, "out": str(folder), "options": WAYS[way]}
         said: list[str] = []
         kills = draw.randint(1, 3)
         while len(said) < kills and not self._is_whole(folder, way):
             before = written(folder)
-            ran = self._victims.kill(draw, self._whole_s[way], **call)
+            ran = self.victims.kill(draw, self._whole_s[way], **call)
             shards = self._check_left(folder, way, before)
             said.append(f"at {ran.part:.2f} of its time with {shards} shards")
         if not self._is_whole(folder, way):
             before = written(folder)
-            self._victims.run(**call)
+            self.victims.run(**call)
             self._check_left(folder, way, before)
             wrong = dict(digest(folder).items() ^ self._wholes[way].items())
             assert not wrong, f"{WAYS[way]}, killed {said}: {wrong}"
-        assert self._victims.temporary_files() == self._victims.shared_memory() == []
+        self.victims.check_nothing_left()
         return f"{' '.join(WAYS[way])}: {', then '.join(said)}"
 
     def _check_left(self, folder: Path, way: int, before: dict[Path, int]) -> int:
@@ -100,12 +101,12 @@ class Packer:
     def _unbroken(self, options: tuple[str, ...]) -> tuple[dict[str, str], float]:
         """The files of a run, and the seconds it worked."""
         with tempfile.TemporaryDirectory(dir=self._folder) as out:
-            ran = self._victims.run(source=self._source, out=out, options=options)
+            ran = self.victims.run(source=self._source, out=out, options=options)
             return digest(Path(out)), ran.worked_s
 
     def close(self) -> None:
         """End the process that runs were forked from."""
-        self._victims.__exit__()
+        self.victims.__exit__()
 
 
 def _pictures(folder: Path) -> Path:

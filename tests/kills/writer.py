@@ -32,9 +32,9 @@ class Writer:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._victims = Victims(__name__, folder)
-        self._victims.run(out=str(folder / "warm"))
-        self._whole_s = self._victims.run(out=str(folder / "whole")).worked_s
+        self.victims = Victims(__name__, folder)
+        self.victims.run(out=str(folder / "warm"))
+        self._whole_s = self.victims.run(out=str(folder / "whole")).worked_s
         self._whole = digest(folder / "whole")
         assert len(self._whole) == SAMPLES // 10 + 2
 
@@ -47,12 +47,12 @@ class Writer:
         draw = random.Random(seed)
         said = []
         for _ in range(draw.randint(1, 3)):
-            ran = self._victims.kill(draw, self._whole_s, out=str(folder))
+            ran = self.victims.kill(draw, self._whole_s, out=str(folder))
             shards = self._check_left(folder)
             said.append(f"at {ran.part:.2f} of its time with {shards} shards")
-        self._victims.run(out=str(folder))
+        self.victims.run(out=str(folder))
         assert digest(folder) == self._whole
-        assert self._victims.temporary_files() == self._victims.shared_memory() == []
+        self.victims.check_nothing_left()
         return ", then ".join(said)
 
     def _check_left(self, folder: Path) -> int:
@@ -65,4 +65,4 @@ class Writer:
 
     def close(self) -> None:
         """End the process that runs were forked from."""
-        self._victims.__exit__()
+        self.victims.__exit__()

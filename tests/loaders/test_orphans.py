@@ -10,15 +10,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader, get_worker_info
 
-from loaders.torch import ShardDataset
-from tests.builders import write_labels
+from loaders import RandomResizedCrop
+from loaders.decoded import places
+from loaders.torch import ShardDataset, ShardLoader
+from tests.builders import write_labels, write_pictures
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
+CACHED: dict[str, Any] = {"image": RandomResizedCrop(16), "decoded_cache": "ram:16MB"}
 
 
 class SaysAndWaits:
@@ -34,9 +38,13 @@ class SaysAndWaits:
             Path(self.pipe).read_bytes()
 
 
-def job(urls: str, batch_size: int, method: str, pipe: str) -> None:
+def job(urls: str, batch_size: int, method: str, pipe: str, shm: str) -> None:
     """Take one batch, and wait."""
-    dataset = ShardDataset(urls, batch_size=batch_size, fields=("cls",))
+    options: dict[str, Any] = {"fields": ("cls",)}
+    if shm:
+        places._SHM = Path(shm)
+        options = CACHED
+    dataset = ShardDataset(urls, batch_size=batch_size, **options)
     loader = DataLoader(
         dataset,
         batch_size=None,
@@ -91,16 +99,35 @@ def test_workers_that_start_while_their_parent_is_killed_end(tmp_path: Path, met
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     holds = os.open(pipe, os.O_RDWR)
-    with started(write_labels(tmp_path / "d", [64]), 8, method, pipe) as (process, workers):
+    with started(write_labels(tmp_path / "d", [64]), 8, method, pipe, "") as (process, workers):
         process.kill()
         process.wait()
         os.close(holds)  # both see the pipe's end, and go on
         assert all_end(workers)
 
 
+def test_decoded_pictures_in_memory_belong_to_nobody_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is the workers' parent by now, the system's first process, lives for ever and owns nothing."""
+    pipe, shm = tmp_path / "pipe", tmp_path / "shm"
+    os.mkfifo(pipe)
+    shm.mkdir()
+    holds = os.open(pipe, os.O_RDWR)
+    urls = write_pictures(tmp_path / "d", [64])
+    with started(urls, 8, "fork", pipe, shm) as (process, workers):
+        process.kill()
+        process.wait()
+        os.close(holds)
+        assert all_end(workers)
+    monkeypatch.setattr(places, "_SHM", shm)
+    with ShardLoader(urls, batch_size=8, **CACHED) as loader:
+        next(iter(loader))
+        assert any(shm.iterdir())
+    assert not any(shm.iterdir())
+
+
 def test_workers_with_more_under_way_than_a_pipe_holds_end_with_their_parent(tmp_path: Path) -> None:
     """Labels of 7,000 samples go inside the message: 56 KB, of which a pipe takes one."""
-    with started(write_labels(tmp_path / "d", [70_000]), 7000, "fork", "") as (process, workers):
+    with started(write_labels(tmp_path / "d", [70_000]), 7000, "fork", "", "") as (process, workers):
         assert process.stdout is not None
         assert process.stdout.readline() == "batch\n"
         process.kill()
@@ -109,4 +136,4 @@ def test_workers_with_more_under_way_than_a_pipe_holds_end_with_their_parent(tmp
 
 
 if __name__ == "__main__":
-    job(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    job(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
