@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from wds_tools.index.listing import LISTING_NAME
 from wds_tools.merge_lines import merge_lines
 from wds_tools.merge_listings import merge_listings
 
-__all__ = ["Joint", "check_parts_free"]
+__all__ = ["Joint", "check_joined", "check_parts_free", "clear_joined"]
 
 _CURE = "Repeat the call that began it to go on, or pass overwrite=True (--overwrite) to start anew."
 
@@ -158,10 +158,7 @@ def check_parts_free(place: Place, settings: Settings, parts: int | None) -> Non
     joined = [leg for leg in legs if _is_joined(leg.target)]
     kept = [leg for leg in joined if _has_files_of_parts(leg.target)]
     if joined and (not kept or len(kept) < len(joined) < len(legs)):
-        raise TargetError(
-            f"{joined[0].target.place} already holds {LISTING_NAME}, joined of parts",
-            cure="Write to another folder, or pass overwrite=True (--overwrite) to replace it.",
-        )
+        raise _taken(joined[0])
     for leg in legs:
         if leg not in joined:  # of several datasets some, or all, were joined when the run was stopped
             leg.target.check_free(overwrite=False)
@@ -170,6 +167,39 @@ def check_parts_free(place: Place, settings: Settings, parts: int | None) -> Non
             raise TargetError(
                 f"{leg.target.place} holds the beginning of a run in {min(others):,} parts, not {parts:,}", cure=_CURE
             )
+
+
+def check_joined(legs: Iterable[Leg], *, overwrite: bool) -> list[Leg]:
+    """The legs of a run in one piece but those that hold a dataset joined of parts, which it replaces if asked to.
+
+    Raises:
+        TargetError: there is one, and `overwrite` is off.
+    """
+    legs = list(legs)
+    joined = [leg for leg in legs if _is_joined(leg.target)]
+    if joined and not overwrite:
+        raise _taken(joined[0])
+    return [leg for leg in legs if leg not in joined]
+
+
+def clear_joined(task: Task) -> None:
+    """Remove datasets that were joined of parts, whose place a run in one piece is to take."""
+    joined = [leg for leg in task.targets() if _is_joined(leg.target)]
+    if joined:
+        home = task.place.home
+        with translated(home):
+            home.mkdir(parents=True, exist_ok=True)
+        with Claim(home, [f"{task.settings.name}.parts"]):
+            for leg in joined:
+                leg.clear()
+                leg.target.remove(name for name, _ in _files_of_parts(leg.target))
+
+
+def _taken(leg: Leg) -> TargetError:
+    return TargetError(
+        f"{leg.target.place} already holds {LISTING_NAME}, joined of parts",
+        cure="Write to another folder, or pass overwrite=True (--overwrite) to replace it.",
+    )
 
 
 def _is_joined(target: Target) -> bool:

@@ -32,7 +32,7 @@ from shardwriter.engines import EngineName, engine_named, pack_parts
 from shardwriter.inputs import Input
 from shardwriter.inputs.opening import nearest_folder, open_input
 from shardwriter.jobs import check_jobs
-from shardwriter.joint import check_parts_free
+from shardwriter.joint import check_joined, check_parts_free, clear_joined
 from shardwriter.journal import journal_path
 from shardwriter.parts import Part, check_enough, check_part, check_parts, parts_for
 from shardwriter.place import Place, place_of
@@ -166,6 +166,10 @@ def pack(
             remote=remote,
         )
         if not where:
+            if part is None:
+                check_joined(task.targets(), overwrite=overwrite)
+            if overwrite and part is None:
+                clear_joined(task)
             return task.run(watch)
         return pack_parts(task, parts or parts_for(len(source)), runner, watch)
 
@@ -196,7 +200,7 @@ def check_target(
         return
     legs = targets(place, settings, part)
     if overwrite or not os.path.lexists(_journal(place, legs[-1])):
-        for leg in legs:
+        for leg in legs if part is not None else check_joined(legs, overwrite=overwrite):
             leg.check_free(overwrite=overwrite)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from shardwriter import pack
@@ -225,6 +226,28 @@ def test_a_run_in_one_piece_is_no_run_in_parts(tmp_path: Path, pictures: Path) -
     with pytest.raises(TargetError, match="already holds"):
         check_target(pictures, tmp_path / "out", parts=PARTS)
     check_target(pictures, tmp_path / "out", parts=PARTS, overwrite=True)
+
+
+@pytest.mark.parametrize("place", ["{tmp_path}/out", "memory://choose/out"])
+@pytest.mark.parametrize("split", [{}, {"val": 0.3}], ids=["one", "splits"])
+def test_a_dataset_of_parts_is_replaced_by_one_in_one_piece_if_asked(
+    tmp_path: Path, pictures: Path, place: str, split: dict[str, float]
+) -> None:
+    out, fresh = place.format(tmp_path=tmp_path), f"{place.format(tmp_path=tmp_path)}-fresh-{len(split)}"
+    pack(pictures, out, parts=PARTS, max_samples=4, split=split, overwrite=True)
+    for act in (check_target, pack):
+        with pytest.raises(TargetError, match=r"already holds dataset\.json, joined of parts.*--overwrite"):
+            act(pictures, out, split=split)
+    check_target(pictures, out, split=split, overwrite=True)
+    pack(pictures, out, split=split, overwrite=True)
+    pack(pictures, fresh, split=split)
+    assert files(out) == files(fresh)
+    if "://" in place:
+        fsspec.filesystem("memory").rm("/choose", recursive=True)
+
+
+def files(place: str) -> object:
+    return stored(place) if "://" in place else digest(Path(place))
 
 
 def test_a_second_run_in_parts_on_the_same_target_is_refused(tmp_path: Path, pictures: Path) -> None:
