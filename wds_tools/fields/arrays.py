@@ -65,6 +65,8 @@ def _header(head: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
         raise FieldError(f"npy header does not decode: {error}") from error
     if dtype.hasobject:
         raise FieldError("npy of Python objects, which is a pickle and may run anything: refused")
+    if count and not dtype.itemsize:  # of these a header of 100 bytes may announce enough to be copied for years
+        raise FieldError(f"npy of {dtype} {shape}, elements of no bytes")
     if count < 0 or any(side < 0 for side in shape):
         raise FieldError(f"npy header with an absurd shape {shape}")
     return dtype, shape, fortran, count * dtype.itemsize
@@ -119,10 +121,11 @@ def decode_npz(data: BytesLike) -> dict[str, Array]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
+            entries = archive.infolist()  # each of them, since a name may come again
+            size = sum(entry.file_size for entry in entries)
             if size > MAX_UNPACKED:
                 raise FieldError(f"npz that unpacks to {size:,} bytes, more than the limit of {MAX_UNPACKED:,}")
-            return {name.removesuffix(".npy"): decode_npy(archive.read(name)) for name in archive.namelist()}
+            return {entry.filename.removesuffix(".npy"): decode_npy(archive.read(entry)) for entry in entries}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, KeyError) as error:
         raise FieldError(f"npz does not decode: {error}") from error
 

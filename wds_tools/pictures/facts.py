@@ -20,6 +20,7 @@ from wds_tools.sample import BytesLike
 
 __all__ = ["Facts", "check_size", "check_whole", "flat", "read_facts"]
 
+_MOST_SCANS = 500  # as the kernel has it; a picture has about ten, and 64 coefficients of three colours by 13 bits
 _JPEG_MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 _READERS = {"png": headers.read_png, "webp": headers.read_webp, "gif": headers.read_gif, "bmp": headers.read_bmp}
 
@@ -132,8 +133,11 @@ def check_whole(data: BytesLike, facts: Facts) -> None:
     Raises:
         TruncatedPictureError: no end-of-image marker after a JPEG's scans, no end chunk in a PNG, a WebP shorter than
             it says.
+        PictureError: a JPEG of so many scans, each empty, that decoding them would take hours.
     """
     if facts.format == "jpeg":
+        if facts.progressive and bytes(data[facts.scan :]).count(b"\xff\xda") >= _MOST_SCANS:
+            raise PictureError("JPEG picture of more scans than any picture has")
         if not jpeg.has_end(flat(data), facts.scan):
             raise TruncatedPictureError(f"JPEG picture cut off after {len(data)} bytes: no end-of-image marker")
     elif facts.end > len(data):
