@@ -21,7 +21,10 @@ lint: .venv/installed  ## ruff, bandit, mypy strict, import-linter
 	$(BIN)/lint-imports
 
 test: lint  ## lint and the tests, a few minutes
-	$(BIN)/pytest -n 2 -m 'not long and not cuda'
+	$(BIN)/pytest -n 2 -m 'not long and not cuda' --cov --cov-report=
+
+coverage: .venv/installed  ## the lines and branches that `make test` did not come to
+	$(BIN)/coverage report
 
 test-all: .venv/installed  ## the long tests: kills, soak
 	$(BIN)/pytest -m 'long and not cuda' --timeout 900
@@ -55,6 +58,12 @@ fuzz: .venv/installed  ## what is in C under sanitizers, and the parsers in Pyth
 odd-pictures: .venv/installed  ## other projects' test pictures by every decoder; fetches 70 MB with pip and apt
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.odd_pictures
 
+kills: .venv/installed  ## writer, packer, cache and loader killed 200 times at random moments, ten minutes
+	$(BIN)/python -m tests.kills 200
+
+soak: .venv/installed  ## training for ten minutes while shards, server, disk and workers fail
+	$(BIN)/python -m tests.soak 600
+
 docs: .venv/installed  ## the site, into build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1'
@@ -70,4 +79,4 @@ format: .venv/installed  ## ruff's formatter and safe mends
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help install lint test test-all test-cuda test-python demo fuzz odd-pictures docs notebooks bench format
+.PHONY: help install lint test coverage test-all test-cuda test-python demo fuzz kills soak odd-pictures docs notebooks bench format
