@@ -1,14 +1,14 @@
 """Many small pieces of work by a few threads: results in order, ahead by so many items and bytes and no more.
 
 Threads, not processes: what is worth doing in parallel (waiting for a disk or a network, decoding, resizing, encoding)
-runs without the GIL, and a process would have to copy every picture through a pipe. What is left, opening and reading
-107 KB that lie in the page cache and a look at the header, is 50 microseconds that mostly need the GIL: two threads at
-that only take turns. Measured on two cores, unchanged bytes to one shard: 9,100 pictures/s by one thread that does all,
-10,600 by one thread that prepares beside the one that writes, 7,100 by two and 5,300 by three that prepare. With a
-resize it is the other way round.
+runs without the GIL, and a process would have to copy every picture through a pipe. What is left where bytes stay as
+they are, opening and reading 107 KB that lie in the page cache and a look at the header, mostly needs the GIL: threads
+at that only take turns, and cost more than they bring. The one that calls does it faster alone, while another writes
+(shardwriter.behind). With a resize it is the other way round.
 
-So nobody guesses: `in_order` tries both, one thread and all of them, for a moment, goes on with the faster, and tries
-again after twice as long. What comes out is the same either way.
+So nobody has to know: `in_order` tries both, the calling thread and all others, for a moment, goes on with the faster,
+and tries again after twice as long. It begins with what the caller takes to be the better, as many runs are over in a
+moment. What comes out is the same either way.
 
 Items are handed to threads in chunks of about a MiB of results, since a hand-over costs as much as a small picture. A
 chunk whose results grow beyond four is cut, and its rest is done again as a chunk of its own: so no more is held than
@@ -54,7 +54,12 @@ def check_jobs(jobs: int | None) -> int:
 
 
 def in_order(
-    work: Callable[[Sequence[I]], Iterable[R]], items: Iterable[I], *, jobs: int, size: Callable[[R], int]
+    work: Callable[[Sequence[I]], Iterable[R]],
+    items: Iterable[I],
+    *,
+    jobs: int,
+    size: Callable[[R], int],
+    light: bool = False,
 ) -> Generator[R, None, None]:
     """What `work` makes of items, one result each, by `jobs` threads, a little ahead of the caller.
 
@@ -65,6 +70,7 @@ def in_order(
         items: taken from the calling thread.
         jobs: 1 works in the calling thread; more are threads beside it.
         size: about how many bytes a result holds in memory.
+        light: whether the calling thread is likely to do it as fast as all others: that is tried first then.
 
     Yields:
         The results. To be closed (contextlib.closing) where it is not exhausted: no thread is left then.
@@ -74,7 +80,7 @@ def in_order(
         while chunk := list(islice(items, CHUNK_ITEMS)):
             yield from work(chunk)
         return
-    ahead = _Ahead(work, items, jobs, size)
+    ahead = _Ahead(work, items, Width(jobs, time.perf_counter(), light=light), size)
     try:
         while (results := ahead.next()) is not None:
             yield from results
@@ -82,8 +88,18 @@ def in_order(
         ahead.close()
 
 
+class _Deferred(Generic[R]):
+    """Like a Future, of what the thread does that asks for the result."""
+
+    def __init__(self, work: Callable[[], R]) -> None:
+        self.result = work
+
+    def cancel(self) -> None:
+        """Nobody has begun."""
+
+
 class _Task(NamedTuple, Generic[I, R]):
-    future: Future[list[R]]
+    future: Future[list[R]] | _Deferred[list[R]]
     items: Sequence[I]
     phase: int
 
@@ -92,12 +108,12 @@ class _Ahead(Generic[I, R]):
     """The tasks that are begun and not yet fetched, in order."""
 
     def __init__(
-        self, work: Callable[[Sequence[I]], Iterable[R]], items: Iterator[I], jobs: int, size: Callable[[R], int]
+        self, work: Callable[[Sequence[I]], Iterable[R]], items: Iterator[I], width: Width, size: Callable[[R], int]
     ) -> None:
         self._work = work
         self._items = items
         self._size = size
-        self._width = Width(jobs, time.perf_counter())
+        self._width = width
         self._mean = float(CHUNK_BYTES)  # the first chunks are of one item, until it is known how large they are
         self._tasks: deque[_Task[I, R]] = deque()
         self._pools: dict[int, ThreadPoolExecutor] = {}
@@ -131,6 +147,8 @@ class _Ahead(Generic[I, R]):
 
     def _begin(self, items: Sequence[I], phase: int) -> _Task[I, R]:
         threads = self._width.threads
+        if not threads:
+            return _Task(_Deferred(lambda: _do(self._work, items, self._size)), items, phase)
         if threads not in self._pools:
             self._pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="shardstream-pack")
         return _Task(self._pools[threads].submit(_do, self._work, items, self._size), items, phase)
@@ -149,7 +167,7 @@ def _do(work: Callable[[Sequence[I]], Iterable[R]], items: Sequence[I], size: Ca
 
 
 class Width:
-    """How many threads to use, one or all, by trying both.
+    """How many threads to use beside the calling one, none or all, by trying both.
 
     A phase is a time with one number of threads. Its speed is taken behind its first chunks, which were begun under the
     phase before. Two short phases that try are followed by a long one with the better; each time that the same one
@@ -158,17 +176,18 @@ class Width:
     Args:
         jobs: all threads, at least 2.
         now: seconds, as for `begun`.
+        light: begin with none, not with all.
     """
 
-    def __init__(self, jobs: int, now: float) -> None:
-        self._jobs = jobs
-        self.threads = jobs
+    def __init__(self, jobs: int, now: float, *, light: bool = False) -> None:
+        self._tried = (0, jobs) if light else (jobs, 0)
+        self.threads = self._tried[0]
         """For the chunks that begin now."""
         self._phase = 0
         self._since = now
         self._chunks = 0
         self._long = LONG_SECONDS / 2
-        self._winner = jobs
+        self._winner = self.threads
         self._rates: dict[int, float] = {}
         self._measured = _Measured(0, self.ahead)
 
@@ -200,13 +219,13 @@ class Width:
         if self._phase % 3 < 2:
             self._rates[self.threads] = self._measured.rate
         self._phase += 1
-        self.threads = (self._jobs, 1, self._better())[self._phase % 3]
+        self.threads = (*self._tried, self._better())[self._phase % 3]
         self._since, self._chunks = now, 0
         self._measured = _Measured(self._phase, self.ahead)
 
     def _better(self) -> int:
         if self._phase % 3 == 2:
-            best = 1 if self._rates[1] > self._rates[self._jobs] else self._jobs
+            best = max(self._tried, key=self._rates.__getitem__)
             self._long = min(2 * self._long, LONGEST_SECONDS) if best == self._winner else LONG_SECONDS
             self._winner = best
         return self._winner

@@ -15,6 +15,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +41,7 @@ from wds_tools.index.listing import ShardRecord
 __all__ = ["Run"]
 
 _log = logging.getLogger(__name__)
+_size = attrgetter("size")
 _GO_ON = "The same call goes on where this one ended."
 
 
@@ -125,9 +127,11 @@ class Run:
         stage = Stage(self._samples, self._settings)
         watch.begin(sum(len(work.leg.order) for work in self.legs[: self._position[0]]) + self._position[1])
         for number in range(self._position[0], len(self.legs)):
+            self.legs[number].shards.write_behind = jobs > 1
             work, first = self.legs[number], self._position[1] if number == self._position[0] else 0
             order = work.leg.order[first:]
-            with closing(in_order(stage, map(int, order), jobs=jobs, size=lambda made: made.size)) as prepared:
+            ordered = in_order(stage, map(int, order), jobs=jobs, size=_size, light=self._settings.light)
+            with closing(ordered) as prepared:
                 for place, made in enumerate(prepared, start=first):
                     self._take(number, place, made)
                     if max_failures is not None:

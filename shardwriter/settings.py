@@ -82,6 +82,11 @@ class Settings:
         if self.transcode is not None and not callable(getattr(self.transcode, "prepare", None)):
             raise UsageError(f"transcode is a {type(self.transcode).__name__}, which has no prepare(sample)")
 
+    @property
+    def light(self) -> bool:
+        """Whether a sample costs little beside reading and writing it."""
+        return self.transcode is None and self.check == "header"
+
     def described(self) -> dict[str, object]:
         """Each setting in words that JSON knows; equal descriptions make equal bytes."""
         found = {name: getattr(self, name) for name in _NAMES}

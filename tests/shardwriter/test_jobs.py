@@ -26,15 +26,18 @@ def each(work: Callable[[I], R]) -> Callable[[Sequence[I]], Iterable[R]]:
 @given(
     st.lists(st.sampled_from([1, 1000, 300_000, 2_000_000, 9_000_000]), max_size=120),
     st.integers(1, 5),
+    st.booleans(),
 )
-def test_results_come_in_order_and_each_item_is_worked_on_once(sizes: list[int], jobs: int) -> None:
+def test_results_come_in_order_and_each_item_is_worked_on_once(sizes: list[int], jobs: int, light: bool) -> None:
     done: list[int] = []
 
     def work(item: int) -> tuple[int, int]:
         done.append(item)
         return item, sizes[item]
 
-    with closing(in_order(each(work), range(len(sizes)), jobs=jobs, size=lambda result: result[1])) as results:
+    with closing(
+        in_order(each(work), range(len(sizes)), jobs=jobs, size=lambda result: result[1], light=light)
+    ) as results:
         assert list(results) == list(enumerate(sizes))
     assert sorted(done) == list(range(len(sizes)))
 
@@ -114,13 +117,22 @@ def test_stopping_early_leaves_no_thread() -> None:
     assert threading.active_count() == before
 
 
+def test_light_work_begins_in_the_calling_thread_and_all_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TRIAL_SECONDS", 0.0)
+    work = each(lambda _: threading.get_ident())
+    with closing(in_order(work, range(20_000), jobs=3, size=int, light=True)) as results:
+        found = list(results)
+    assert found[0] == threading.get_ident()
+    assert set(found) > {threading.get_ident()}
+
+
 def test_one_job_works_in_the_calling_thread() -> None:
     with closing(in_order(each(lambda _: threading.get_ident()), range(3), jobs=1, size=int)) as results:
         assert set(results) == {threading.get_ident()}
 
 
 def run(width: Width, rates: dict[int, float], seconds: float, start: float = 0.0) -> dict[int, float]:
-    """Let a width choose for so many seconds in a world where so many threads do so many chunks a second."""
+    """Let a width choose for so many seconds in a world where so many threads beside do so many chunks a second."""
     now, spent = start, dict.fromkeys(rates, 0.0)
     waiting: list[tuple[int, int]] = []
     while now < start + seconds:
@@ -134,16 +146,19 @@ def run(width: Width, rates: dict[int, float], seconds: float, start: float = 0.
     return spent
 
 
-@pytest.mark.parametrize(("rates", "best"), [({1: 1000.0, 8: 600.0}, 1), ({1: 20.0, 8: 150.0}, 8)])
-def test_most_of_the_time_goes_to_the_faster_number_of_threads(rates: dict[int, float], best: int) -> None:
-    spent = run(Width(8, 0.0), rates, 600.0)
+@pytest.mark.parametrize("light", [False, True])
+@pytest.mark.parametrize(("rates", "best"), [({0: 1000.0, 8: 600.0}, 0), ({0: 20.0, 8: 150.0}, 8)])
+def test_most_of_the_time_goes_to_the_faster_number_of_threads(rates: dict[int, float], best: int, light: bool) -> None:
+    width = Width(8, 0.0, light=light)
+    assert width.threads == (0 if light else 8)
+    spent = run(width, rates, 600.0)
     assert spent[best] > 0.95 * sum(spent.values())
 
 
 def test_a_change_of_the_work_is_noticed() -> None:
     width = Width(8, 0.0)
-    run(width, {1: 1000.0, 8: 600.0}, 60.0)
-    spent = run(width, {1: 20.0, 8: 150.0}, 600.0, start=60.0)
+    run(width, {0: 1000.0, 8: 600.0}, 60.0)
+    spent = run(width, {0: 20.0, 8: 150.0}, 600.0, start=60.0)
     assert spent[8] > 0.8 * sum(spent.values())
 
 

@@ -1,5 +1,7 @@
 import errno
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_hexdigest
 
 from shardwriter import sink as module
+from shardwriter.behind import Behind
 from shardwriter.sink import Sink
 from wds_tools.checksum import begin
 from wds_tools.errors import TargetError, UnavailableError
@@ -64,7 +67,8 @@ def test_short_writes_lose_and_double_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "writev", writev)
         patch.setattr(module, "BATCH_PIECES", batch)
-        patch.setattr(module, "BATCH_BYTES", size)
+        patch.setattr(module, "BATCH_BYTES", 3 * size)
+        patch.setattr(module, "WRITE_BYTES", size)
         sink = Sink(path, "xxh3")
         for piece in pieces:
             add(sink, piece)
@@ -89,8 +93,8 @@ def test_writes_end_where_the_kernel_can_cache_large_pieces(tmp_path: Path, monk
     assert (tmp_path / "a.tar").read_bytes() == b"".join(pieces) + END
     *inner, last = ends
     assert last == sink.size + len(END)
-    assert len(inner) == 3
-    assert not any(end % module.BATCH_BYTES for end in inner)
+    assert [end // module.WRITE_BYTES for end in inner] == list(range(1, last // module.WRITE_BYTES + 1))
+    assert not any(end % module.WRITE_BYTES for end in inner)
 
 
 def test_many_pieces_and_large_ones(tmp_path: Path) -> None:
@@ -142,3 +146,61 @@ def test_a_checksum_is_that_of_the_whole_file(tmp_path: Path, kind: str) -> None
     with_none = Sink(tmp_path / "b.tar")
     with_none.commit()
     assert with_none.checksum is None
+
+
+@pytest.mark.parametrize("kind", ["xxh3", None])
+def test_writing_behind_gives_the_same_file(tmp_path: Path, kind: str | None) -> None:
+    pieces = [bytes([number % 256]) * (number * 7919 % 400_000) for number in range(60)]
+    with ThreadPoolExecutor(1) as thread:
+        sinks = [Sink(tmp_path / "a.tar", kind), Sink(tmp_path / "b.tar", kind, Behind(thread))]
+        for piece in pieces:
+            for sink in sinks:
+                add(sink, piece)
+        for sink in sinks:
+            sink.commit()
+    assert (tmp_path / "b.tar").read_bytes() == (tmp_path / "a.tar").read_bytes() == b"".join(pieces) + END
+    assert sinks[1].checksum == sinks[0].checksum
+    assert sinks[1].size == sinks[0].size
+
+
+def test_an_error_of_a_write_behind_comes_out_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "writev", fail)
+    with ThreadPoolExecutor(1) as thread:
+        for later in (True, False):
+            sink = Sink(tmp_path / "a.tar", None, Behind(thread))
+            add(sink, bytes(2 << 20))
+            with pytest.raises(UnavailableError, match=r"No space left.*a\.tar.*Free space"):
+                for _ in range(9):
+                    add(sink, bytes(2 << 20 if later else 512))
+                sink.commit()
+            sink.discard()
+            assert os.listdir(tmp_path) == []
+
+
+def test_discarding_waits_for_the_write_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descriptor's number goes to the next file that is opened: no write may come after."""
+    begun, gate = threading.Event(), threading.Event()
+    fine: list[int] = []
+    writev = os.writev
+
+    def slow(descriptor: int, buffers: list[bytes]) -> int:
+        begun.set()
+        gate.wait(60)
+        fine.append(os.fstat(descriptor).st_nlink)
+        return writev(descriptor, buffers)
+
+    monkeypatch.setattr(os, "writev", slow)
+    with ThreadPoolExecutor(1) as thread:
+        sink = Sink(tmp_path / "a.tar", None, Behind(thread))
+        add(sink, bytes(1 << 20))
+        assert begun.wait(60)
+        threading.Timer(0.05, gate.set).start()
+        sink.discard()
+    assert fine
+    assert set(fine) == {1}
+    assert os.listdir(tmp_path) == []
