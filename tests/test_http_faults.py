@@ -19,7 +19,13 @@ import loaders
 from loaders import Reading, ShardLoader
 from tests.builders import settle, write_shard
 from tests.servers.faults import FAULTS, MIDDLE, Fault
-from wds_tools.errors import MissingFieldError, RangesRefusedError, ShardstreamError, StaleIndexError
+from wds_tools.errors import (
+    MissingFieldError,
+    RangesRefusedError,
+    ShardChangedError,
+    ShardstreamError,
+    StaleIndexError,
+)
 from wds_tools.index.listing import ShardRecord, write_listing
 from wds_tools.shard import scan
 from wds_tools.sources.http import close_idle
@@ -119,8 +125,11 @@ def by_ranges(fault: Fault) -> tuple[Outcome, ...]:
 
     A server without ranges sends the whole object, of which a range that begins at byte 0 can be had: whether that is
     all that is asked for depends on the order. One that has neither ranges nor versions cannot show that an object was
-    replaced by another of the same length; what does not parse any more shows it.
+    replaced by another of the same length; what does not parse any more shows it. So it does where ranges are asked for
+    at once, and the first answer that counts is of the new object.
     """
+    if fault.ranges is ShardChangedError:
+        return (ShardChangedError, StaleIndexError)
     if fault.ranges is not RangesRefusedError:
         return (fault.ranges,)
     undated = (StaleIndexError, MissingFieldError) if "version" in fault.name else ()
