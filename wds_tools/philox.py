@@ -28,7 +28,7 @@ _ROUNDS = 10
 def _compiled() -> Any:
     try:
         return importlib.import_module("wds_tools._philox")
-    except ImportError:  # not built, or for another machine
+    except (ImportError, SystemError):  # not built, or for another machine, or for a Python with another ABI
         return None
 
 

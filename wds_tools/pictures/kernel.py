@@ -79,7 +79,7 @@ def capability() -> Capability:
     """What the kernel of this installation does, after its self-test; found out once."""
     try:
         module = importlib.import_module("wds_tools.pictures._pixels")
-    except ImportError as error:
+    except (ImportError, SystemError) as error:
         built = not isinstance(error, ModuleNotFoundError)
         why = f"the decode kernel does not load: {error}." if built else "the decode kernel was not built."
         return Capability(False, False, "", f"{why} {_CURE}")

@@ -23,7 +23,7 @@ __all__ = ["COMPILED", "Plain", "PlainSamples", "as_written", "plain_members", "
 def _chosen() -> Any:
     try:
         return importlib.import_module("wds_tools._walk")
-    except ImportError:  # not built, or for another machine
+    except (ImportError, SystemError):  # not built, or for another machine, or for a Python with another ABI
         return plain
 
 
