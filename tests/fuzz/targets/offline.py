@@ -13,7 +13,7 @@ from wds_tools.sources.options import Remote
 
 __all__ = ["REMOTE", "offline"]
 
-REMOTE = Remote(attempts=3, give_up_s=0.5, connect_s=0.5, stall_s=0.5)
+REMOTE = Remote(attempts=3, give_up_s=0.5, connect_s=5, stall_s=5)
 _look_up = socket.getaddrinfo
 
 
