@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from wds_tools.errors import DataError, GroupingError, HeaderError, SampleError, StateError, UsageError
+from wds_tools.errors import DataError, GroupingError, HeaderError, SampleError, StateError, UsageError, public
 from wds_tools.small import read_small
 
 __all__ = [
@@ -113,10 +113,10 @@ class Quarantine:
             self._seen.add(sample)
             line = {
                 "sample": sample,
-                "url": error.url,
+                "url": None if error.url is None else public(error.url),
                 "key": error.key,
                 "field": error.field,
-                "problem": error.problem,
+                "problem": public(error.problem),
                 "instead": instead,
                 "fingerprint": self._fingerprint,
             }

@@ -18,7 +18,7 @@ import posixpath
 import re
 from urllib.parse import unquote
 
-from wds_tools.errors import UsageError, public
+from wds_tools.errors import ListingError, UsageError, public
 
 __all__ = [
     "SHARD_SUFFIXES",
@@ -149,7 +149,8 @@ def join(listing: str, address: str) -> str:
     """The address of a shard that the listing at `listing` names: relative ones lie beside the listing.
 
     A query belongs to the url that has it: that of the listing is not passed on to what it names, since a signature is
-    of one object. A listing on a host names nothing of this machine: a path from the root is one of that host.
+    of one object. A listing on a host names nothing of this machine: a path from the root is one of that host, and a
+    `file:` url is refused.
 
     >>> join("/data/dataset.json", "a/x.tar"), join("http://h/d/dataset.json?sig=1", "x.tar")
     ('/data/a/x.tar', 'http://h/d/x.tar')
@@ -157,9 +158,11 @@ def join(listing: str, address: str) -> str:
     folder = _folder(listing)
     if folder is not None and _PLAIN.fullmatch(address):
         return folder + address  # so are nearly all: 100,000 shards take 0.06 s in place of 0.4 s
-    if scheme(address) is not None:
-        return address
     kind = scheme(listing)
+    if named := scheme(address):
+        if named == "file" and kind not in {None, "file"}:
+            raise ListingError(f"a listing on a host names a file of this machine, {address}", url=listing)
+        return address
     if kind not in {None, "file"}:
         return _join_remote(listing, address)
     if address.startswith(("/", "\\\\")) or _DRIVE.match(address):

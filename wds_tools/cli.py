@@ -28,7 +28,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from wds_tools import __version__
-from wds_tools.errors import ShardstreamError, UsageError
+from wds_tools.errors import ShardstreamError, UsageError, public
 
 __all__ = ["COMMANDS", "CommandEntry", "main", "root", "second_words"]
 
@@ -126,8 +126,10 @@ class _Root(click.Group):
         # EOFErrors too.
         try:
             return super().invoke(ctx)
-        except click.BadParameter as error:
-            raise _with_nearest(error) from None
+        except click.UsageError as error:
+            told = _with_nearest(error) if isinstance(error, click.BadParameter) else error
+            # What was typed is repeated, and may be a url with a password.
+            raise click.UsageError(public(told.format_message()), ctx=told.ctx) from None
         except ShardstreamError as error:
             _complain(ctx, str(error), 2 if isinstance(error, UsageError) else 1)
         except KeyboardInterrupt:

@@ -27,7 +27,7 @@ from wds_tools.errors import StaleIndexError, UsageError, counted, public
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache, default_cache_dir
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import Listing, ShardRecord, read_listing, write_listing
+from wds_tools.index.listing import Listing, ShardRecord, write_listing
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.parts import Ints, Part, joined, listed_parts, named_parts
 from wds_tools.sources.base import Expecting, Source
@@ -220,7 +220,7 @@ def open_dataset(urls: Urls, *, cache_dir: Path | None = None, remote: Remote | 
 
 
 def _read(place: Place, files: Files) -> Listing:
-    listing = read_listing(addresses.absolute(place.url), fetch=files.read)
+    listing = files.listing(addresses.absolute(place.url))
     if place.folder:
         warn_of_unlisted(listing.place, listing.urls)
     return listing

@@ -137,6 +137,9 @@ class ShardstreamError(Exception):
         text = f"{problem} ({where})" if where else problem
         return f"{text}. {_one_line(_URL.sub(_masked, self.cure))}" if self.cure else text
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"  # the arguments may hold what a url hides
+
     def __reduce__(self) -> tuple[Any, ...]:
         places = {"url": self.url, "offset": self.offset, "key": self.key, "field": self.field, "cure": self.cure}
         return _rebuild, (type(self), self.problem, places)

@@ -150,7 +150,7 @@ def _index_remote(
     files = Files(IndexCache(None), remote)
     shards: list[str] = []
     for place in named:
-        shards += read_listing(place.url, fetch=files.read).urls if place.listing else [place.url]
+        shards += files.listing(place.url).urls if place.listing else [place.url]
     refuse_duplicates(shards)
     targets = targets_of(shards, out, remote)
     for target in targets:

@@ -40,7 +40,7 @@ from wds_tools.errors import NoShardsError, UsageError, public, shown
 from wds_tools.index.beside import warn_of_unlisted
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import LISTING_NAME, read_listing
+from wds_tools.index.listing import LISTING_NAME
 from wds_tools.remote_urls import Place, expand_remote
 from wds_tools.sources.options import Remote
 
@@ -73,7 +73,7 @@ def expand(urls: Urls, *, remote: Remote | None = None) -> list[str]:
     found: list[str] = []
     files = Files(IndexCache(None), remote)
     for place in places(urls, remote=remote):
-        shards = read_listing(place.url, fetch=files.read).urls if place.listing else [place.url]
+        shards = files.listing(place.url).urls if place.listing else [place.url]
         if place.folder:
             warn_of_unlisted(place.url, shards)
         found += shards

@@ -27,7 +27,7 @@ from typing import Self, TypeVar
 from wds_tools import codec
 from wds_tools.contents import compression, contents
 from wds_tools.cores import usable_cores
-from wds_tools.errors import ShardError, ShardstreamError
+from wds_tools.errors import ShardError, ShardstreamError, public
 from wds_tools.index.listing import read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.shard import ShardNotes, iter_samples
@@ -66,7 +66,7 @@ class Problem:
         return cls(
             kind=type(error).__name__,
             problem=error.problem,
-            url=error.url,
+            url=None if error.url is None else public(error.url),
             offset=error.offset,
             key=error.key,
             field=error.field,
@@ -140,7 +140,7 @@ def verify(
                 result.samples += read.samples
                 result.bytes += read.bytes
                 if read.notes:
-                    result.notes[read.url] = read.notes
+                    result.notes[public(read.url)] = read.notes
                 tell(read.problems)
                 tell(totals.add(read, shards[read.url]))
         finally:

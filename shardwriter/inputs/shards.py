@@ -40,7 +40,7 @@ from shardwriter.inputs.table import Table, open_table
 from shardwriter.inputs.windows import READ_BYTES, Windows
 from shardwriter.keys import Keys, check_keys, fold, key_of, refuse_equal
 from wds_tools import addresses
-from wds_tools.errors import DataError, KeyRefusedError, ShardstreamError, UsageError, shown, there_are
+from wds_tools.errors import DataError, KeyRefusedError, ShardstreamError, UsageError, public, shown, there_are
 from wds_tools.sample import KEY, RawSample, Sample
 from wds_tools.sources.options import Remote
 from wds_tools.tar.runs import as_written
@@ -70,7 +70,7 @@ class Shards(BaseInput):
         self._starts = table.starts.tolist()
         self._files = OpenFiles(table.urls, opener=table.open)
         self._memory = Memory(READ_BYTES)
-        self._shared = _shared_folder(table.urls)
+        self._shared = _shared_folder([public(url) for url in table.urls])
         self._chosen: npt.NDArray[np.int64] | None = None
         self._suspect: frozenset[int] = frozenset()
         self.skipped: Counter[str] = Counter()
@@ -88,11 +88,11 @@ class Shards(BaseInput):
 
     def name(self, index: int) -> str:
         shard, place, begin, _ = self._locate(index)
-        return f"{self.urls[shard]}[{place}], at byte {begin:,}"
+        return f"{public(self.urls[shard])}[{place}], at byte {begin:,}"
 
     def original(self, index: int) -> str:
         """The shard below the folder that all have in common, and the key there."""
-        return f"{self.urls[self._locate(index)[0]][self._shared :]}/{self._old_key(index)}"
+        return f"{public(self.urls[self._locate(index)[0]])[self._shared :]}/{self._old_key(index)}"
 
     def key(self, index: int) -> str:
         if self._keys == "number":

@@ -9,9 +9,10 @@ import click
 
 from wds_tools import addresses
 from wds_tools.commands import options
+from wds_tools.commands.remote import remote_options
 from wds_tools.contents import find, printable, read_range
 from wds_tools.dataset import open_dataset
-from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError, there_are
+from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError, public, there_are
 from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.streamed import open_pass
@@ -37,8 +38,9 @@ Exit status: 0 written, 1 the sample lacks the field or cannot be read, 2 used w
 @click.argument("urls", nargs=1)
 @click.argument("key")
 @click.argument("field", required=False)
+@remote_options
 @options.as_json
-def cat(urls: str, key: str, field: str | None, *, as_json: bool) -> None:
+def cat(urls: str, key: str, field: str | None, *, remote: Remote | None, as_json: bool) -> None:
     """Write out one field, or show one sample.
 
     With FIELD, its bytes go to stdout as they lie in the shard. Without, every field is shown in a line, decoded. KEY
@@ -46,7 +48,7 @@ def cat(urls: str, key: str, field: str | None, *, as_json: bool) -> None:
     """
     if as_json and field is not None:
         raise click.UsageError("--json shows a sample; the bytes of a FIELD go out as they are.")
-    sample = _numbered(urls, key) if key.startswith("#") else _keyed(urls, key)
+    sample = _numbered(urls, key, remote) if key.startswith("#") else _keyed(urls, key, remote)
     if as_json:
         options.echo_json(_facts(sample))
         return
@@ -65,10 +67,10 @@ def cat(urls: str, key: str, field: str | None, *, as_json: bool) -> None:
     out.flush()
 
 
-def _numbered(urls: str, text: str) -> RawSample:
+def _numbered(urls: str, text: str, remote: Remote | None) -> RawSample:
     if not text[1:].isdecimal():
         raise UsageError(f"{text!r} is no number of a sample", cure="The first one is #0; a key has no # in front.")
-    number, dataset = int(text[1:]), open_dataset(urls)
+    number, dataset = int(text[1:]), open_dataset(urls, remote=remote)
     if number >= len(dataset):
         raise UsageError(f"there is no sample {text}", cure=f"The last one is #{len(dataset) - 1}.")
     shard, begin, end = (int(each[0]) for each in dataset.locate([number]))
@@ -76,10 +78,10 @@ def _numbered(urls: str, text: str) -> RawSample:
         return read_range(source, begin, end)
 
 
-def _keyed(urls: str, key: str) -> RawSample:
-    shards = expand(urls)
+def _keyed(urls: str, key: str, remote: Remote | None) -> RawSample:
+    shards = expand(urls, remote=remote)
     for shard in shards:
-        with open_pass(shard) as source:
+        with open_pass(shard, remote=remote) as source:
             sample = find(source, key)
         if sample is not None:
             return sample
@@ -97,14 +99,14 @@ def _facts(sample: RawSample) -> dict[str, object]:
         for name, data in sample.items()
         if name not in SPECIAL
     }
-    return {"key": sample[KEY], "url": sample[URL], "fields": fields}
+    return {"key": sample[KEY], "url": public(sample[URL]), "fields": fields}
 
 
 def _shown(sample: RawSample) -> Iterator[str]:
     names = [name for name in sample if name not in SPECIAL]
     width = max(map(len, [*map(printable, names), "shard"]))
     yield f"{'key':<{width}}  {printable(sample[KEY])}"
-    yield f"{'shard':<{width}}  {printable(sample[URL])}"
+    yield f"{'shard':<{width}}  {printable(public(sample[URL]))}"
     for name in names:
         size = options.size(len(sample[name]))
         yield f"{printable(name):<{width}}  {size:>10}  {_value(name, sample[name], sample[URL])}"

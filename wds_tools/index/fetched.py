@@ -7,6 +7,9 @@ and the size, and the content, named after url and version: so a file that someb
 next opening asks for a byte of it, and believes what it has if version and size are the same still, or if the host
 cannot be reached, which is logged; a host that says no version is asked for everything each time. Of each url the
 content that was in use before is kept too, since another process may be about to map it, and older ones are removed.
+
+Headers that the user gave go to hosts that the user named. A listing on a host is somebody else's text: what it names
+on another host is not asked for with them, but refused.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import errno
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from wds_tools import addresses
@@ -28,10 +31,14 @@ from wds_tools.errors import (
     StaleIndexError,
     TruncatedShardError,
     UnavailableError,
+    UsageError,
+    public,
 )
 from wds_tools.index.cache import IndexCache
+from wds_tools.index.listing import Listing, parse_listing
 from wds_tools.index.offsets import Offsets, map_offsets, offsets_in
 from wds_tools.sources.base import Stream
+from wds_tools.sources.http.addressing import origin
 from wds_tools.sources.options import Remote
 from wds_tools.sources.resolve import open_source, open_stream
 
@@ -69,6 +76,38 @@ class Files:
             return path.read_bytes()
         with open_stream(url, remote=self.remote) as stream:
             return b"".join(_pieces(stream, limit=_MEMORY_LIMIT))
+
+    def listing(self, url: str) -> Listing:
+        """The listing at `url`, with those that it refers to.
+
+        Raises:
+            ListingError: as `read_listing`.
+            UsageError: it names other hosts, and headers were given that nobody has said are for them.
+            ShardMissingError, UnavailableError: it cannot be had.
+        """
+
+        def named(part: str) -> bytes:
+            self._refuse_strangers(url, [part])
+            return self.read(part)
+
+        listing = parse_listing(self.read(url), url, fetch=named)
+        self._refuse_strangers(url, listing.urls if listing.offsets is None else [*listing.urls, listing.offsets])
+        return listing
+
+    def _refuse_strangers(self, listing: str, named: Iterable[str]) -> None:
+        headers = None if self.remote is None else self.remote.headers
+        if not isinstance(headers, Mapping) or not headers or not addresses.is_remote(listing):
+            return
+        own = "/".join(listing.split("/", 3)[:3]) + "/"
+        for url in named:
+            if url.startswith(own) or addresses.scheme(url) not in {"http", "https"}:
+                continue
+            if addresses.scheme(listing) not in {"http", "https"} or origin(url) != origin(listing):
+                raise UsageError(
+                    f"this listing names {public(url)} on another host, which would be sent your headers",
+                    url=listing,
+                    cure="Give Remote(headers=) as a function of the url that says which host gets them",
+                )
 
     def path(self, url: str) -> Path | None:
         """Where the content of a remote file is kept on this machine; None for a local file, or if nothing is kept."""

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from wds_tools import addresses
 from wds_tools.atomic import write_atomic
-from wds_tools.errors import ListingError, UsageError
+from wds_tools.errors import ListingError, ShardstreamError, UsageError
 from wds_tools.index.offsets import OffsetArray, write_offsets
 
 __all__ = [
@@ -218,6 +218,8 @@ def _listing(entries: list[tuple[str, Any]], facts: dict[str, Any], place: str) 
         urls = [addresses.join(base, entry["url"]) for base, entry in entries]
         counts = np.array([entry["nsamples"] for _, entry in entries])
         sizes = np.array([-1 if (size := entry.get("filesize")) is None else size for _, entry in entries])
+    except ShardstreamError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ListingError(_what_is_wrong(entries), url=place, cure=_CURE) from error
     numbers = all(array.dtype == np.int64 and array.ndim == 1 for array in (counts, sizes))

@@ -29,7 +29,7 @@ from wds_tools.errors import (
 from wds_tools.index.cache import FileFacts, IndexCache
 from wds_tools.index.fetched import Files
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
-from wds_tools.index.listing import LISTING_NAME, Listing, read_listing
+from wds_tools.index.listing import LISTING_NAME, Listing
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.sources.pool import map_in_order
@@ -57,7 +57,7 @@ def beside(place: str, urls: Sequence[str], files: Files) -> tuple[Listing, list
         UnavailableError: the host cannot be asked. That it has no such file, or does not give it, is no error.
     """
     try:
-        listing = read_listing(place, fetch=files.read)
+        listing = files.listing(place)
     except ShardMissingError:
         return None
     except (ListingError, UnavailableError) as error:

@@ -1,13 +1,16 @@
 """Where the listing of remote shards goes: into a folder of this machine, or beside them in a store.
 
-A web server takes no files, so there a folder has to be named; the listing in it names the shards by their urls, as
-they were given. In a store the listing lies beside the shards and names them by their place there, as a local one does;
-it is put there whole, offsets first.
+A web server takes no files, so there a folder has to be named; the listing in it names the shards by their urls. A
+listing is passed on, so what opens them is not written down: user, password and signature are left out, and a url with
+another secret in it is refused. In a store the listing lies beside the shards and names them by their place there, as a
+local one does; it is put there whole, offsets first.
 """
 
 from __future__ import annotations
 
+import logging
 import posixpath
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +20,16 @@ from pathlib import Path
 from wds_tools import addresses
 from wds_tools.errors import TargetError, UsageError, public
 from wds_tools.index.listing import LISTING_NAME, ShardRecord, offsets_name, write_listing
+from wds_tools.sources.cache.names import object_key
 from wds_tools.sources.options import Remote
 
 __all__ = ["Target", "targets_of"]
 
+_log = logging.getLogger(__name__)
+
+_EXTRA = re.compile(r"[?#]|://[^/]*@")
+_PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/?#@:]*):[^/?#@]*@")
+_SECRET = re.compile(r"(?i)token|secret|sig$|signature|passw|pwd|auth|credential|(?:api|access)[_-]?key")
 _CURE = "`wds index --force` replaces it."
 
 
@@ -76,7 +85,7 @@ def targets_of(shards: Sequence[str], out: Path | None, remote: Remote | None) -
         UsageError: shards of a web server, and no folder to write to.
     """
     if out is not None:
-        return [Target(place=out / LISTING_NAME, shards=shards, names=shards, remote=remote)]
+        return [Target(place=out / LISTING_NAME, shards=shards, names=_without_secrets(shards), remote=remote)]
     found = []
     for place, run in groupby(shards, key=lambda url: addresses.join(url, LISTING_NAME)):
         if addresses.scheme(place) in {"http", "https"}:
@@ -89,3 +98,28 @@ def targets_of(shards: Sequence[str], out: Path | None, remote: Remote | None) -
         names = [posixpath.basename(url) for url in here]
         found.append(Target(place=place, shards=here, names=names, remote=remote))
     return found
+
+
+def _without_secrets(urls: Sequence[str]) -> list[str]:
+    names = [_without_secret(url) for url in urls]
+    if names != list(urls):
+        _log.warning("the listing names the shards without passwords and signatures, which are not for passing on")
+    return names
+
+
+def _without_secret(url: str) -> str:
+    if addresses.scheme(url) not in {"http", "https"}:
+        return _PASSWORD.sub(r"\1@", url)  # the user stays: of abfs://container@account it is a part of the place
+    if not _EXTRA.search(url):
+        return url
+    name = object_key(url)
+    found = [
+        parameter for parameter in re.findall(r"([^?=&]+)=[^&]", name.partition("?")[2]) if _SECRET.search(parameter)
+    ]
+    if found:
+        raise UsageError(
+            f"{found[0]} in the url looks like a secret, which a listing would pass on",
+            url=url,
+            cure="Index from Python with Remote(headers=) or Remote(sign=), or use ~/.netrc",
+        )
+    return name

@@ -1,0 +1,130 @@
+"""A listing on a host is somebody else's text: what it names gets no headers of the user's, and opens no file here.
+
+Redirects and netrc: tests/wds_tools/sources/test_http_places.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import loaders
+from loaders import Reading
+from tests.builders import write_labels
+from tests.servers.faulty import FaultyServer
+from wds_tools.dataset import open_dataset
+from wds_tools.errors import ListingError, UsageError
+from wds_tools.make_index import make_index
+from wds_tools.sources.http import close_idle
+from wds_tools.sources.options import Remote
+from wds_tools.urls import expand
+
+TOKEN = {"Authorization": "Bearer s3cr3t"}
+
+
+@pytest.fixture(autouse=True)
+def _idle_connections_end() -> Iterator[None]:
+    yield
+    close_idle()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = Path(write_labels(tmp_path / "d", [5, 4]))
+    make_index(folder)
+    return folder
+
+
+@pytest.fixture
+def stranger(folder: Path) -> Iterator[FaultyServer]:
+    """A host that the user has not named."""
+    with FaultyServer({f"/d/{path.name}": path.read_bytes() for path in folder.iterdir()}) as server:
+        yield server
+
+
+def _listing(folder: Path, **changed: object) -> bytes:
+    return json.dumps(json.loads((folder / "dataset.json").read_text()) | changed).encode()
+
+
+def _leading_away(folder: Path, stranger: FaultyServer) -> dict[str, bytes]:
+    """Listings of a host that name what lies on another: a shard, the offsets, another listing."""
+    shards = json.loads((folder / "dataset.json").read_text())["shardlist"]
+    away = [shards[0], shards[1] | {"url": stranger.url("/d/s-0001.tar")}]
+    return {
+        "/shard/dataset.json": _listing(folder, shardlist=away),
+        "/offsets/dataset.json": _listing(folder, offsets=stranger.url("/d/dataset.offsets.npy")),
+        "/part/dataset.json": _listing(
+            folder, shardlist=[], datasets=[{"source_url": stranger.url("/d/dataset.json"), "perepoch": 1}]
+        ),
+    } | {f"/offsets/{path.name}": path.read_bytes() for path in folder.glob("*.tar")}
+
+
+@pytest.mark.parametrize("kind", ["shard", "offsets", "part"])
+def test_a_host_that_only_a_listing_names_gets_no_headers(kind: str, folder: Path, stranger: FaultyServer) -> None:
+    with FaultyServer(_leading_away(folder, stranger)) as host:
+        url = host.url(f"/{kind}/dataset.json")
+        with pytest.raises(UsageError, match="on another host, which would be sent your headers") as caught:
+            open_dataset(url, remote=Remote(headers=TOKEN))
+        assert "function of the url" in str(caught.value)
+        with pytest.raises(UsageError, match="another host"):
+            expand(url, remote=Remote(headers=TOKEN))
+    assert stranger.requests == []
+
+
+def _for_one_host(port: int) -> Remote:
+    def headers(url: str) -> Mapping[str, str]:
+        return TOKEN if f":{port}/" in url else {}
+
+    return Remote(headers=headers)
+
+
+def test_a_function_says_who_gets_them(folder: Path, stranger: FaultyServer) -> None:
+    with FaultyServer(_leading_away(folder, stranger)) as host:
+        dataset = open_dataset(host.url("/offsets/dataset.json"), remote=_for_one_host(host.port))
+        assert len(dataset) == 9
+        assert {request.headers.get("authorization") for request in host.requests} == {TOKEN["Authorization"]}
+    assert [request.path for request in stranger.requests if "authorization" in request.headers] == []
+    assert stranger.requests
+
+
+def test_on_the_same_host_headers_go_along(folder: Path) -> None:
+    files = {f"/d/{path.name}": path.read_bytes() for path in folder.iterdir()}
+    with FaultyServer(files) as host:
+        shards = json.loads(files["/d/dataset.json"])["shardlist"]
+        for at, shard in enumerate(shards):
+            shard["url"] = host.url(f"/d/s-{at:04d}.tar")
+        host.put("/e/dataset.json", _listing(folder, shardlist=shards, offsets="../d/dataset.offsets.npy"))
+        for listing in ("/d/dataset.json", "/e/dataset.json"):
+            read = Reading(remote=Remote(headers=TOKEN))
+            with loaders.ShardLoader(
+                host.url(listing), fields=("cls",), batch_size=3, shuffle=False, read=read
+            ) as loader:
+                assert sum(len(batch.cls) for batch in loader) == 9
+        assert {request.headers.get("authorization") for request in host.requests} == {TOKEN["Authorization"]}
+
+
+def test_a_listing_of_ones_own_may_name_any_host(folder: Path, stranger: FaultyServer, tmp_path: Path) -> None:
+    shards = json.loads((folder / "dataset.json").read_text())["shardlist"]
+    own = [shard | {"url": stranger.url(f"/d/{shard['url']}")} for shard in shards]
+    (tmp_path / "dataset.json").write_bytes(
+        _listing(folder, shardlist=own, offsets=stranger.url("/d/dataset.offsets.npy"))
+    )
+    assert len(open_dataset(tmp_path / "dataset.json", remote=Remote(headers=TOKEN))) == 9
+    assert {request.headers.get("authorization") for request in stranger.requests} == {TOKEN["Authorization"]}
+
+
+@pytest.mark.parametrize("what", ["shard", "offsets", "base"])
+def test_a_listing_on_a_host_opens_no_file_of_this_machine(what: str, folder: Path) -> None:
+    own = folder.as_uri()
+    shards = [{"url": f"{own}/s-0000.tar", "nsamples": 5, "filesize": (folder / "s-0000.tar").stat().st_size}]
+    listing = {
+        "shard": _listing(folder, shardlist=shards),
+        "offsets": _listing(folder, offsets=f"{own}/dataset.offsets.npy"),
+        "base": _listing(folder, base=own),
+    }[what]
+    with FaultyServer({"/d/dataset.json": listing}) as host:
+        with pytest.raises(ListingError, match="names a file of this machine"):
+            open_dataset(host.url("/d/dataset.json"))
