@@ -115,13 +115,14 @@ class Loader:
         for _ in range(draw.randint(1, 3)):
             job = self._job(folder, place, draw, state)
             whom = draw.choice(["all", "main", "child"] if job["workers"] or job["ranks"] > 1 else ["all"])
-            ran = self.victims.kill(draw, self._whole_s[job["workers"], job["ranks"]], whom=whom, **job)
+            rest_s = self._whole_s[job["workers"], job["ranks"]] * (1 - 0.8 * done / (EPOCHS * BATCHES))
+            ran = self.victims.kill(draw, rest_s, whom=whom, **job)
             _check_end(ran, whom)
             state, done = self._check_lines(folder, job, done)
             how = f"{job['ranks']} ranks of {job['workers']} workers"
             said.append(f"{how}: {whom} at {ran.part:.2f} of its time, {done} of {EPOCHS * BATCHES} batches")
-        if done == EPOCHS * BATCHES:  # nothing is left to go on with
-            state, done = None, 0
+            if done == EPOCHS * BATCHES:  # nothing is left to go on with
+                state, done = None, 0
         job = self._job(folder, place, draw, state)
         self.victims.run(**job)
         assert self._check_lines(folder, job, done)[1] == EPOCHS * BATCHES

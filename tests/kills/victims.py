@@ -28,7 +28,7 @@ __all__ = ["Ran", "Victims"]
 
 ROOT = Path(__file__).parents[2]
 _MOUNT = 'mount -t tmpfs -o size=256m tmpfs /dev/shm && exec "$@"'
-_TRIES = 20
+_TRIES = 40
 _END = 1.05
 """Of an unbroken run's time: the end of the interpreter is a moment too."""
 
@@ -108,12 +108,15 @@ class Victims:
     def check_nothing_left(self) -> None:
         """Nothing lies in the runs' temporary folder and in their /dev/shm.
 
-        But for the sockets of multiprocessing: by such a one Python hands descriptors from process to process, torch's
-        as ours, and a process that is killed leaves it, in a folder `pymp-*` of a few bytes.
+        But for what Python and torch leave themselves: the sockets by which multiprocessing hands descriptors from
+        process to process, in folders `pymp-*`, and what torch makes when a worker has died, an empty folder and up to
+        ten empty files that tell it whether too many are open.
         """
-        assert [name for name in os.listdir(self._temporary) if not name.startswith("pymp-")] == []
+        left = [path for path in self._temporary.iterdir() if not _is_foreign(path)]
+        assert left == [], left
         if self._own_shm:
-            assert os.listdir(f"/proc/{self._process.pid}/root/dev/shm") == []
+            kept = os.listdir(f"/proc/{self._process.pid}/root/dev/shm")
+            assert all(name.startswith("sem.") for name in kept), kept
 
     def _ask(self, kill: dict[str, Any] | None, arguments: dict[str, Any], part: float = 0.0) -> Ran:
         assert self._process.stdin is not None
@@ -128,6 +131,12 @@ class Victims:
 
     def __exit__(self, *exc: object) -> None:
         self._process.communicate()
+
+
+def _is_foreign(path: Path) -> bool:
+    if path.is_dir():
+        return path.name.startswith("pymp-") or (path.name.startswith("torchinductor_") and not any(path.iterdir()))
+    return path.name.startswith("tmp") and path.stat().st_size == 0
 
 
 def _unshare() -> list[str] | None:
