@@ -32,8 +32,8 @@ SHARD = 1000
 SIDE, QUALITY = 256, 90
 PHOTOGRAPHS = 240
 PHOTOGRAPH_SIZE = (1024, 768)
-RESIZED = 1000
-"""Of the ImageNet-like pictures, as many are resized."""
+RESIZED = 4000
+"""Of the ImageNet-like pictures, as many are resized: several shards, each committed while the next is made."""
 
 
 def pack(material: Material, watch: Watch) -> list[Row]:

@@ -7,8 +7,8 @@ at that only take turns, and cost more than they bring. The one that calls does 
 (shardwriter.behind). With a resize it is the other way round.
 
 So nobody has to know: `in_order` tries both, the calling thread and all others, for a moment, goes on with the faster,
-and tries again after twice as long. It begins with what the caller takes to be the better, as many runs are over in a
-moment. What comes out is the same either way.
+and tries again after twice as long. It begins with what the caller takes to be the better, and tries the other only
+after two seconds: a run of a second would be half of it a trial. What comes out is the same either way.
 
 Items are handed to threads in chunks of about a MiB of results, since a hand-over costs as much as a small picture. A
 chunk whose results grow beyond four is cut, and its rest is done again as a chunk of its own: so no more is held than
@@ -36,7 +36,7 @@ CHUNK_ITEMS = 32
 CHUNK_BYTES = 1 << 20
 MOST_BYTES = 1 << 22
 """At which a chunk is cut."""
-TRIAL_SECONDS = 0.25
+FIRST_SECONDS, TRIAL_SECONDS = 2.0, 0.25
 LONG_SECONDS, LONGEST_SECONDS = 5.0, 600.0
 
 
@@ -198,7 +198,8 @@ class Width:
 
     def begun(self, now: float) -> int:
         """Count a chunk that begins now; the phase that it belongs to."""
-        lasts = self._long if self._phase % 3 == 2 else TRIAL_SECONDS
+        trial = TRIAL_SECONDS if self._phase else FIRST_SECONDS
+        lasts = self._long if self._phase % 3 == 2 else trial
         if self._chunks >= 3 * self.ahead and now - self._since >= lasts:
             self._turn(now)
         self._chunks += 1

@@ -118,6 +118,7 @@ def test_stopping_early_leaves_no_thread() -> None:
 
 
 def test_light_work_begins_in_the_calling_thread_and_all_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(module, "TRIAL_SECONDS", 0.0)
     work = each(lambda _: threading.get_ident())
     with closing(in_order(work, range(20_000), jobs=3, size=int, light=True)) as results:
@@ -153,6 +154,14 @@ def test_most_of_the_time_goes_to_the_faster_number_of_threads(rates: dict[int, 
     assert width.threads == (0 if light else 8)
     spent = run(width, rates, 600.0)
     assert spent[best] > 0.95 * sum(spent.values())
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_a_run_of_a_moment_is_not_spent_on_trying(light: bool) -> None:
+    width = Width(8, 0.0, light=light)
+    spent = run(width, {0: 500.0, 8: 500.0}, 1.9)
+    assert spent[8 if light else 0] == 0.0
+    assert run(width, {0: 500.0, 8: 500.0}, 2.0, start=1.9)[8 if light else 0] > 0.2
 
 
 def test_a_change_of_the_work_is_noticed() -> None:
