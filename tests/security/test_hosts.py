@@ -19,7 +19,7 @@ from wds_tools.dataset import open_dataset
 from wds_tools.errors import ListingError, UsageError
 from wds_tools.make_index import make_index
 from wds_tools.sources.http import close_idle
-from wds_tools.sources.options import Remote
+from wds_tools.sources.options import Headers, Remote
 from wds_tools.urls import expand
 
 TOKEN = {"Authorization": "Bearer s3cr3t"}
@@ -62,15 +62,28 @@ def _leading_away(folder: Path, stranger: FaultyServer) -> dict[str, bytes]:
     } | {f"/offsets/{path.name}": path.read_bytes() for path in folder.glob("*.tar")}
 
 
+class _Renewed:
+    """A token that is looked up for each request, and is the same for every url."""
+
+    same_for_all = True
+
+    def __call__(self, url: str) -> Mapping[str, str]:
+        del url
+        return TOKEN
+
+
+@pytest.mark.parametrize("headers", [TOKEN, _Renewed()], ids=["mapping", "function"])
 @pytest.mark.parametrize("kind", ["shard", "offsets", "part"])
-def test_a_host_that_only_a_listing_names_gets_no_headers(kind: str, folder: Path, stranger: FaultyServer) -> None:
+def test_a_host_that_only_a_listing_names_gets_no_headers(
+    kind: str, headers: Headers, folder: Path, stranger: FaultyServer
+) -> None:
     with FaultyServer(_leading_away(folder, stranger)) as host:
         url = host.url(f"/{kind}/dataset.json")
         with pytest.raises(UsageError, match="on another host, which would be sent your headers") as caught:
-            open_dataset(url, remote=Remote(headers=TOKEN))
+            open_dataset(url, remote=Remote(headers=headers))
         assert "function of the url" in str(caught.value)
         with pytest.raises(UsageError, match="another host"):
-            expand(url, remote=Remote(headers=TOKEN))
+            expand(url, remote=Remote(headers=headers))
     assert stranger.requests == []
 
 

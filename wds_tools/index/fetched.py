@@ -19,7 +19,7 @@ import errno
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wds_tools import addresses
@@ -95,8 +95,7 @@ class Files:
         return listing
 
     def _refuse_strangers(self, listing: str, named: Iterable[str]) -> None:
-        headers = None if self.remote is None else self.remote.headers
-        if not isinstance(headers, Mapping) or not headers or not addresses.is_remote(listing):
+        if self.remote is None or not self.remote.same_for_all or not addresses.is_remote(listing):
             return
         own = "/".join(listing.split("/", 3)[:3]) + "/"
         for url in named:

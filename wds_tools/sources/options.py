@@ -48,6 +48,14 @@ class Remote:
     in_flight: int = 16
     storage: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
 
+    @property
+    def same_for_all(self) -> bool:
+        """Whether there are headers, and the same for every url, so that nobody has said which hosts they are for.
+
+        A function says it, except one that has an attribute of this name that is true.
+        """
+        return bool(self.headers) and getattr(self.headers, "same_for_all", not callable(self.headers))
+
     def __post_init__(self) -> None:
         for name in ("attempts", "in_flight", "minimum_rate"):
             if getattr(self, name) < 1:
