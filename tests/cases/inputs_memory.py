@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -34,7 +35,8 @@ def children(process: int | None = None) -> list[int]:
     """The processes that this one started and has not seen the end of, zombies too."""
     found = []
     for task in Path(f"/proc/{process or os.getpid()}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            found += [int(word) for word in (task / "children").read_text().split()]
     return sorted(found)
 
 
