@@ -10,10 +10,12 @@ the workers share, so that none depends on what earlier ones have seen.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from loaders.selection import AnyPlan
 from loaders.torch.dataset import ShardDataset
@@ -46,6 +48,7 @@ class ResumableLoader:
         self.loader = loader
         self._dataset = dataset  # Lightning warns of whatever has a `dataset` that is iterable
         self._batches: Iterator[Any] | None = None  # nowhere else, so that its workers end when it is let go
+        self._latest: weakref.ref[Iterator[Any]] | None = None  # which is not let go while an error refers to it
         self._iteration = 0
         self._taken = 0  # batches of the epoch that the dataset stands at
         self._running = False
@@ -86,6 +89,7 @@ class ResumableLoader:
                     # An iteration that gave no batch has counted in the workers, and shall not have.
                     self._dataset.load_state_dict(self._dataset.state_dict(batches=0))
                     self._batches = iter(self.loader)
+                    self._latest = weakref.ref(self._batches)
                 try:
                     batch = next(self._batches)
                 except StopIteration:
@@ -125,6 +129,9 @@ class ResumableLoader:
     def close(self) -> None:
         """End the workers; twice does nothing, and iterating begins anew."""
         self._stop()
+        latest = None if self._latest is None else self._latest()
+        if isinstance(latest, _MultiProcessingDataLoaderIter) and not self.loader.persistent_workers:
+            latest._shutdown_workers()  # noqa: SLF001 - the frames of what it raised keep it
         self._dataset.close()
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 from typing import Any
 
@@ -128,6 +129,23 @@ def test_no_worker_is_left_behind(labels: str) -> None:
         del loader, batches, workers
     settle()
     assert len(set(os.listdir("/proc/self/fd")) - before) == 0
+
+
+def refuse(sample: dict[str, Any]) -> dict[str, Any]:
+    if sample["cls"] == 50:
+        raise ValueError("not this one")
+    return sample
+
+
+def test_no_worker_is_left_behind_by_an_error_that_somebody_keeps(labels: str) -> None:
+    with made(labels, {"num_workers": 2}, transform=refuse) as loader:
+        batches = iter(loader)
+        with pytest.raises(ValueError, match="not this one") as kept:
+            while True:
+                next(batches)
+        assert len(multiprocessing.active_children()) == 2
+    assert multiprocessing.active_children() == []
+    assert kept.tb is not None
 
 
 def test_other_loaders_are_refused(labels: str) -> None:
