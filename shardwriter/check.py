@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from wds_tools.codec import decode_field, kind_of
+from wds_tools.codec import kind_of
 from wds_tools.errors import (
     FieldError,
     MissingFieldError,
@@ -20,9 +20,11 @@ from wds_tools.errors import (
     UnsupportedPictureError,
     UsageError,
 )
+from wds_tools.fields.text import decode_int
 from wds_tools.pictures.decode import Decoder
-from wds_tools.pictures.facts import Facts, check_size, check_whole, read_facts
+from wds_tools.pictures.facts import Facts, Shape, check_size, check_whole, read_facts
 from wds_tools.pictures.options import Pictures
+from wds_tools.pictures.shape import shape_reader
 from wds_tools.sample import SPECIAL, BytesLike, Sample
 
 __all__ = ["Check", "Checked", "Checker", "failure_kind"]
@@ -37,11 +39,11 @@ class Checked(NamedTuple):
     """What was seen of a sample.
 
     Attributes:
-        pictures: what each picture's header says, by field.
+        pictures: the format and the size of each picture, by field.
         misnamed: how many pictures are of another format than their field says.
     """
 
-    pictures: dict[str, Facts]
+    pictures: dict[str, Facts | Shape]
     misnamed: int
 
 
@@ -57,7 +59,7 @@ class Checker:
         if check not in get_args(Check):
             raise UsageError(f"check is {check!r}, expected one of {', '.join(map(repr, get_args(Check)))}")
         self._pictures = pictures
-        self._decode = check == "decode"
+        self._read = self._decoded if check == "decode" else shape_reader(pictures.max_pixels)
         self._kinds: dict[str, str] = {}
         self._threads = threading.local()  # a decoder owns memory, so each thread has its own
 
@@ -68,17 +70,17 @@ class Checker:
             PictureError, FieldError: with the field, and what is wrong.
         """
         misnamed = 0
-        pictures: dict[str, Facts] = {}
+        pictures: dict[str, Facts | Shape] = {}
         for field, data in sample.items():
             if field in SPECIAL or not isinstance(data, bytes | memoryview):
                 continue
             kind = self._kinds.get(field) or self._kind(field)
             try:
                 if kind == "picture":
-                    pictures[field] = self._facts(data)
-                    misnamed += not self._is_named(field, pictures[field])
+                    found = pictures[field] = self._read(data)
+                    misnamed += not self._is_named(field, found.format)
                 elif kind == "int":
-                    decode_field(field, data)
+                    decode_int(data)
             except SampleError as error:
                 raise error.at(field=field) from error.__cause__
         return Checked(pictures, misnamed)
@@ -88,18 +90,17 @@ class Checker:
         self._kinds[field] = kind
         return kind
 
-    def _is_named(self, field: str, facts: Facts) -> bool:
+    def _is_named(self, field: str, found: str) -> bool:
         extension = field.rpartition(".")[2]
-        return _EXTENSIONS.get(extension, extension) == _EXTENSIONS.get(facts.format, facts.format)
+        return _EXTENSIONS.get(extension, extension) == _EXTENSIONS.get(found, found)
 
-    def _facts(self, data: BytesLike) -> Facts:
+    def _decoded(self, data: BytesLike) -> Facts:
         facts = read_facts(data)
         check_size(facts, self._pictures.max_pixels)
         check_whole(data, facts)
-        if self._decode:
-            if not hasattr(self._threads, "decoder"):
-                self._threads.decoder = Decoder(self._pictures)
-            self._threads.decoder.decode(data, facts=facts)
+        if not hasattr(self._threads, "decoder"):
+            self._threads.decoder = Decoder(self._pictures)
+        self._threads.decoder.decode(data, facts=facts)
         return facts
 
 

@@ -20,6 +20,8 @@ from wds_tools.tar.write import member_header, padding
 
 __all__ = ["Encoded", "Encoder", "Frozen"]
 
+_MOST_PLAIN = 1000
+
 
 class Frozen(np.ndarray[Any, Any]):
     """Bytes in memory that nobody writes to as long as this array or a view on it is alive, whoever owns the memory."""
@@ -55,6 +57,8 @@ class Encoder:
         self._quality = quality
         self._allow_pickle = allow_pickle
         self._good: set[str] = set()
+        self._plain: set[tuple[str, ...]] = set()
+        """Fields that samples have together, all good, and none whose data has to be looked at."""
 
     def encode(self, sample: Mapping[str, object]) -> Encoded:
         """The pieces of one sample.
@@ -89,8 +93,11 @@ class Encoder:
         """
         key = self._key(sample)
         fields = _fields(key, sample)
-        if any(field not in self._good or field.endswith(".gz") for field in fields):
-            return self.encode(sample)  # once for each field, and where the data has to be looked at
+        if fields not in self._plain:
+            encoded = self.encode(sample)
+            if not any(field.endswith(".gz") for field in fields) and len(self._plain) < _MOST_PLAIN:
+                self._plain.add(fields)
+            return encoded
         return Encoded(key, fields, [sample[field] for field in fields], [members], len(members))  # type: ignore[misc]
 
     def _key(self, sample: Mapping[str, object]) -> str:
@@ -123,7 +130,7 @@ class Encoder:
 
 
 def _fields(key: str, sample: Mapping[str, object]) -> tuple[str, ...]:
-    fields = tuple(field for field in sample if field not in SPECIAL)
+    fields = tuple([field for field in sample if field not in SPECIAL])  # of a list: twice as fast as of a generator
     if not fields:
         raise FieldRefusedError(
             "a sample without fields would leave nothing behind", key=key, cure="Give it at least one field."

@@ -17,7 +17,7 @@ from shardwriter.inputs import Input
 from shardwriter.inputs.base import SideBySide
 from shardwriter.settings import Settings
 from wds_tools.errors import FieldRefusedError, KeyRefusedError, SampleError
-from wds_tools.pictures.facts import Facts
+from wds_tools.pictures.facts import Facts, Shape
 from wds_tools.sample import Sample
 
 __all__ = ["REPORTED", "Prepared", "Stage"]
@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
     failure: Failure | None = None
     content: int = 0
     misnamed: int = 0
-    pictures: Mapping[str, Facts] = MappingProxyType({})
+    pictures: Mapping[str, Facts | Shape] = MappingProxyType({})
 
     @property
     def size(self) -> int:

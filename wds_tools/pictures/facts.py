@@ -18,7 +18,7 @@ from wds_tools.pictures.jxl import read_size
 from wds_tools.pictures.sniff import describe, sniff
 from wds_tools.sample import BytesLike
 
-__all__ = ["Facts", "check_size", "check_whole", "flat", "read_facts"]
+__all__ = ["Facts", "Shape", "check_size", "check_whole", "flat", "read_facts"]
 
 _MOST_SCANS = 500  # as the kernel has it; a picture has about ten, and 64 coefficients of three colours by 13 bits
 _JPEG_MODES = {1: "L", 3: "RGB", 4: "CMYK"}
@@ -61,6 +61,14 @@ class Facts(NamedTuple):
     frame: int = 0
     scan: int = 0
     unit_rows: int = 0
+
+
+class Shape(NamedTuple):
+    """As much of the facts as says how large a picture is."""
+
+    format: str
+    width: int
+    height: int
 
 
 def flat(data: BytesLike) -> BytesLike:
@@ -145,7 +153,7 @@ def check_whole(data: BytesLike, facts: Facts) -> None:
         raise TruncatedPictureError(f"{name} picture cut off: {len(data)} bytes where at least {facts.end} are needed")
 
 
-def check_size(facts: Facts, max_pixels: int) -> None:
+def check_size(facts: Facts | Shape, max_pixels: int) -> None:
     """Refuse a picture with more pixels than the limit.
 
     Raises:
