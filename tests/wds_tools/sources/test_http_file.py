@@ -301,3 +301,10 @@ def test_a_forked_child_makes_connections_of_its_own_and_leaves_its_parents_alon
         assert os.waitpid(child, 0)[1] == 0
         assert read(file, 40, 10) == CONTENT[40:50]
         assert server.connections == 2  # the parent's first one is still good
+
+
+def test_a_port_where_nobody_listens_is_not_called_slow() -> None:
+    with FaultyServer({"/x.tar": CONTENT}) as server:
+        url = server.url("/x.tar")
+    with HttpFile(url, remote=QUICK) as file, pytest.raises(UnavailableError, match="Connection refused"):
+        file.size()

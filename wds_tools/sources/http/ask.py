@@ -237,10 +237,10 @@ def _nameless(error: NameResolutionError, url: str) -> Exception:
 def _broken(error: BaseException, name: str) -> Fault:
     if isinstance(error, ProxyError):
         return Fault("the proxy cannot be reached or refuses", cure="See HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
+    if isinstance(error, NewConnectionError):  # to urllib3 a kind of ConnectTimeoutError
+        return Fault(f"no connection to {name} ({_said(error)})")
     if isinstance(error, ConnectTimeoutError):
         return Fault(f"{name} does not take the connection in time")
-    if isinstance(error, NewConnectionError):
-        return Fault(f"no connection to {name} ({_said(error)})")
     if isinstance(error, (ReadTimeoutError, TimeoutError)):
         return Fault(f"{name} does not answer in time")
     return Fault(f"the connection broke before the answer ({_said(error)})")
