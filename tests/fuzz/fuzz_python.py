@@ -12,12 +12,15 @@ import logging
 import os
 import random
 import struct
-import subprocess
 import sys
 import tempfile
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.fuzz.targets.target import Target
 
 BUILD = Path(__file__).parents[2] / "build" / "fuzz"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a file anew for each input: 3 ms on some disks
@@ -26,54 +29,63 @@ _COUNTS = struct.Struct("<QQ")
 
 
 def main() -> int:
-    """Fuzz each target for so many seconds; the process that does is this one again, given the folders."""
-    if sys.argv[1:2] == ["--target"]:
-        return fuzz(sys.argv[2], sys.argv[3], Path(sys.argv[4]), Path(sys.argv[5]))
+    """Fuzz each target for so many seconds, or try one input again."""
     first, *names = sys.argv[1:] or ["60"]
     if Path(first).is_file():
         return again(Path(first), names[0])
-    ends = [run(name, first, BUILD)[2] for name in names or targets()]
-    return int(any(ends))
+    return fuzz_all(first, names, BUILD)
 
 
-def targets() -> Sequence[str]:
-    """The names of all."""
-    from tests.fuzz.targets.table import TARGETS
+def fuzz_all(seconds: str, names: Sequence[str], root: Path) -> int:
+    """Fuzz these targets, or all, one after the other; 1 where one of them fails.
 
-    return list(TARGETS)
-
-
-def run(name: str, seconds: str, root: Path) -> tuple[int, int, int]:
-    """Let it run in a process of its own; the inputs taken, those refused, and that process's status."""
-    root.mkdir(parents=True, exist_ok=True)
-    log = root / f"{name}.log"
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder, log.open("wb") as output:
-        command = [sys.executable, "-m", "tests.fuzz.fuzz_python", "--target", name, seconds, folder, str(root)]
-        own = {**os.environ, "XDG_CACHE_HOME": folder}
-        done = subprocess.run(command, cwd=BUILD.parents[1], env=own, stdout=output, stderr=output, check=False)
-        counts = Path(folder, "counts")
-        taken, refused = _COUNTS.unpack(counts.read_bytes()) if counts.exists() else (0, 0)
-    sys.stdout.write(f"{name}: {taken + refused:,} inputs, {taken:,} taken, {refused:,} refused\n")
-    if done.returncode:
-        sys.stdout.write(log.read_text(errors="replace")[-6000:])
-    sys.stdout.flush()
-    return taken, refused, done.returncode
-
-
-def fuzz(name: str, seconds: str, folder: Path, root: Path) -> int:
-    """Fuzz in this process. It is ended by libFuzzer, so what is counted is in the file `counts` at any time."""
+    Code is prepared for atheris as it is imported, which takes 4 seconds: once, and each target in a fork.
+    """
     import atheris  # type: ignore[import-untyped]
 
     with atheris.instrument_imports(include=["wds_tools", "shardwriter", "loaders"]):
         from tests.fuzz.targets.table import TARGETS
+
+    root.mkdir(parents=True, exist_ok=True)
+    ends = [run(TARGETS[name], seconds, root) for name in names or TARGETS]
+    return int(any(ends))
+
+
+def run(target: Target, seconds: str, root: Path) -> int:
+    """Let it run in a process of its own, and say how many inputs it took and refused; that process's status."""
+    log = root / f"{target.name}.log"
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            try:
+                fuzz(target, seconds, Path(folder), root, log)
+            finally:
+                os._exit(1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        counts = Path(folder, "counts")
+        taken, refused = _COUNTS.unpack(counts.read_bytes()) if counts.exists() else (0, 0)
+    sys.stdout.write(f"{target.name}: {taken + refused:,} inputs, {taken:,} taken, {refused:,} refused\n")
+    if status:
+        sys.stdout.write(log.read_text(errors="replace")[-6000:])
+    return status
+
+
+def fuzz(target: Target, seconds: str, folder: Path, root: Path, log: Path) -> None:
+    """Fuzz in this process. It is ended by libFuzzer, so what is counted is in the file `counts` at any time."""
+    import atheris
+
     from tests.fuzz.targets.target import tried
 
-    target = TARGETS[name]
-    scratch, corpus = folder / "scratch", root / name
+    scratch, corpus = folder / "scratch", root / target.name
     for each in (scratch, corpus):
         each.mkdir(exist_ok=True)
     for number, seed in enumerate(target.seeds()):
         (corpus / f"seed-{number}").write_bytes(seed)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ["XDG_CACHE_HOME"] = str(folder)
     counts = os.open(folder / "counts", os.O_WRONLY | os.O_CREAT)
     ends = [0, 0]
 
@@ -87,10 +99,9 @@ def fuzz(name: str, seconds: str, folder: Path, root: Path) -> int:
 
     logging.disable(logging.CRITICAL)
     tracemalloc.start()
-    options = [f"-max_total_time={seconds}", f"-artifact_prefix={root / name}-", *LIMITS]
+    options = [f"-max_total_time={seconds}", f"-artifact_prefix={root / target.name}-", *LIMITS]
     atheris.Setup([sys.argv[0], *options, str(corpus)], once, custom_mutator=mutate)
     atheris.Fuzz()
-    return 0
 
 
 def again(path: Path, name: str) -> int:
