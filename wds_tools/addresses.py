@@ -74,7 +74,9 @@ def path_of(address: str, *, windows: bool = os.name == "nt") -> str:
     if windows:
         return f"\\\\{host}" + path.replace("/", "\\")
     raise UsageError(
-        f"a file url of another host ({host!r}) cannot be read here", url=address, cure="Write file:///path"
+        f"a file url of another host ({host.rpartition('@')[2]!r}) cannot be read here",
+        url=address,
+        cure="Write file:///path",
     )
 
 

@@ -133,9 +133,9 @@ class ShardstreamError(Exception):
         url = None if self.url is None else public(self.url)
         places = (("shard", url), ("offset", self.offset), ("key", self.key), ("field", self.field))
         where = ", ".join(f"{name} {_bare(value)}" for name, value in places if value is not None)
-        problem = _one_line(_URL.sub(_masked, self.problem))
+        problem = _one_line(_hidden(self.problem))
         text = f"{problem} ({where})" if where else problem
-        return f"{text}. {_one_line(_URL.sub(_masked, self.cure))}" if self.cure else text
+        return f"{text}. {_one_line(_hidden(self.cure))}" if self.cure else text
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"  # the arguments may hold what a url hides
@@ -178,13 +178,14 @@ def public(address: str) -> str:
     """An address for messages, logs, reprs and names of files: without what may be secret in a url.
 
     That is the user and password, the values of the query (signatures, tokens) and the fragment. Paths and `file://`
-    have none and stay as they are. A command in place of an address is treated like a text that holds urls.
+    have none, since `?` and `#` are letters of their names, and stay as they are; only a user before a host, which no
+    `file://` has either, is left out. A command in place of an address is treated like a text that holds urls.
 
     >>> print(public("https://me:pw@host/a b.tar?X-Signature=f00&v=1"))
     https://host/a b.tar?X-Signature=...&v=...
     """
     match = _WHOLE_URL.match(address)
-    return _masked(match) if match else _URL.sub(_masked, address)
+    return _masked(match) if match else _hidden(address)
 
 
 _PARTS = (
@@ -192,7 +193,12 @@ _PARTS = (
     r"(?:[^/?#%(stop)s]*@)?([^?#%(stop)s]*)(\?[^#%(stop)s]*)?(#[^%(stop)s]*)?"
 )
 _URL = re.compile(_PARTS % {"stop": r"\s'\"<>"})
+_FILE_USER = re.compile(r"(?i)((?<![a-z0-9+.\-])file://)[^/\s'\"<>@]*@")
 _WHOLE_URL = re.compile(_PARTS % {"stop": r"\0"} + r"\Z")
+
+
+def _hidden(text: str) -> str:
+    return _FILE_USER.sub(r"\1", _URL.sub(_masked, text))
 
 
 def _masked(match: re.Match[str]) -> str:
