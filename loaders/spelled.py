@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["arguments", "classes_in", "spelled"]
+__all__ = ["arguments", "imports_of", "spelled"]
+
+_PUBLISHED = ("loaders.", "wds_tools.sources.options", "wds_tools.pictures.options")
+"""Where the classes lie that `loaders` exports."""
 
 
 def spelled(value: Any) -> str:
@@ -35,6 +38,18 @@ def arguments(named: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={spelled(value)}" for name, value in named.items())
 
 
-def classes_in(named: Mapping[str, Any]) -> list[str]:
-    """The names that such arguments need imported, sorted."""
-    return sorted({type(value).__name__ for value in named.values() if dataclasses.is_dataclass(value)})
+def imports_of(named: Mapping[str, Any]) -> list[str]:
+    """The lines that import what such arguments, and what lies in them, are made of."""
+    names: dict[str, set[str]] = {}
+    for each in _made(named.values()):
+        module = "loaders" if each.__module__.startswith(_PUBLISHED) else each.__module__
+        names.setdefault(module, set()).add(each.__name__)
+    return [f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)]
+
+
+def _made(values: Iterable[Any]) -> Iterator[type]:
+    for value in values:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield type(value)
+            fields = ((getattr(value, each.name), _default(each)) for each in dataclasses.fields(value))
+            yield from _made(found for found, default in fields if found != default)

@@ -19,12 +19,15 @@ from wds_tools import addresses, codec
 from wds_tools.contents import read_range
 from wds_tools.dataset import Dataset, open_dataset
 from wds_tools.errors import ShardstreamError, public
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.pictures.facts import read_facts
 from wds_tools.sample import SPECIAL, RawSample
 from wds_tools.shard import scan
 from wds_tools.sources.base import Source
+from wds_tools.sources.options import Remote
 from wds_tools.tally import absent_classes
 from wds_tools.urls import Urls, places
 
@@ -99,14 +102,18 @@ class Description:
     notes: Mapping[str, Sequence[str]]
 
 
-def describe(urls: Urls) -> Description:
+def describe(urls: Urls, *, remote: Remote | None = None) -> Description:
     """Look at the dataset that `urls` mean.
+
+    Args:
+        urls: shards, patterns, folders, listings.
+        remote: how remote hosts are asked; the defaults where None.
 
     Raises:
         ShardstreamError: as `dataset.open_dataset`; and UnavailableError for a shard that cannot be read.
     """
-    index = _index_of(urls)  # before opening, which may write to the cache
-    dataset = open_dataset(urls)
+    index = _index_of(urls, remote)  # before opening, which may write to the cache
+    dataset = open_dataset(urls, remote=remote)
     samples: list[RawSample] = []
     notes: dict[str, Sequence[str]] = {}
     for shard in _chosen(len(dataset.urls)):
@@ -131,7 +138,7 @@ def describe(urls: Urls) -> Description:
         labels=labels,
         pictures={name: _object(sizes) for name, sizes in _object(said.get("pictures")).items()},
         failed=_object(said.get("failed")),
-        checksum=_checksum(dataset.place),
+        checksum=_checksum(dataset.place, remote),
         command=command if isinstance(command := said.get("command"), str) else None,
         seed=seed if isinstance(seed := said.get("seed"), int) else None,
         looked_at=len(samples),
@@ -145,17 +152,17 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _checksum(listing: str | None) -> str | None:
+def _checksum(listing: str | None, remote: Remote | None) -> str | None:
     """The kind that the listing's first shard has, which all of a listing have."""
     if listing is None:
         return None
-    first = read_listing(listing).checksums[0]
+    first = read_listing(listing, fetch=Files(IndexCache(None), remote).read).checksums[0]
     return None if first is None else first.partition(":")[0]
 
 
-def _index_of(urls: Urls) -> str:
+def _index_of(urls: Urls, remote: Remote | None) -> str:
     kinds = set()
-    for place in places(urls):
+    for place in places(urls, remote=remote):
         if addresses.is_remote(place.url):
             kinds.add(f"the listing {public(place.url)}" if place.listing else "what lies beside the remote shards")
             continue

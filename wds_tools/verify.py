@@ -28,10 +28,13 @@ from wds_tools import codec
 from wds_tools.contents import compression, contents
 from wds_tools.cores import usable_cores
 from wds_tools.errors import ShardError, ShardstreamError, public
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.shard import ShardNotes, iter_samples
 from wds_tools.sources.base import Source
+from wds_tools.sources.options import Remote
 from wds_tools.streamed import open_copy
 from wds_tools.tally import Tally
 from wds_tools.urls import Urls
@@ -104,6 +107,7 @@ def verify(
     *,
     decode: bool = False,
     jobs: int | None = None,
+    remote: Remote | None = None,
     advance: Callable[[int], None] = lambda _: None,
     found: Callable[[Problem], None] = lambda _: None,
 ) -> Verification:
@@ -113,6 +117,7 @@ def verify(
         urls: shards, patterns, folders, listings.
         decode: whether to decode every field.
         jobs: shards that are read at a time, and threads that decode; by default all usable cores.
+        remote: how remote hosts are asked; the defaults where None.
         advance: called with the number of samples read since the last call, from any thread.
         found: called with each problem, shard by shard.
 
@@ -120,20 +125,21 @@ def verify(
         NoShardsError, UsageError: the urls themselves are wrong. All that is wrong with what they name is listed.
     """
     threads = usable_cores() if jobs is None else jobs
-    result, totals = Verification(), _Totals(decode=decode)
+    files = Files(IndexCache(None), remote)
+    result, totals = Verification(), _Totals(files, decode=decode)
 
     def tell(errors: Iterable[ShardstreamError]) -> None:
         for error in errors:
             result.problems.append(Problem.of(error))
             found(result.problems[-1])
 
-    shards = expectations(urls, lambda error: tell([error]))
+    shards = expectations(urls, lambda error: tell([error]), files)
     totals.expect(shards.values())
     with (
         ThreadPoolExecutor(threads, thread_name_prefix="shardstream-verify") as readers,
         ThreadPoolExecutor(threads, thread_name_prefix="shardstream-decode") as decoders,
     ):
-        work = _Work(decoders if decode else None, advance)
+        work = _Work(decoders if decode else None, advance, remote)
         try:
             for read in _ahead(readers, work.shard, shards.items(), 2 * threads):
                 result.shards += 1
@@ -163,8 +169,11 @@ class _Read:
 class _Work:
     """Reads shards, each in one thread; samples are decoded by others."""
 
-    def __init__(self, decoders: ThreadPoolExecutor | None, advance: Callable[[int], None]) -> None:
+    def __init__(
+        self, decoders: ThreadPoolExecutor | None, advance: Callable[[int], None], remote: Remote | None
+    ) -> None:
         self._decoders = decoders
+        self._remote = remote
         self._advance = advance
         self._stopped = threading.Event()
 
@@ -177,7 +186,7 @@ class _Work:
         url, expected = shard
         read = _Read(url=url)
         try:
-            with open_copy(url) as source:
+            with open_copy(url, remote=self._remote) as source:
                 read.bytes = source.size()
                 samples = self._read(source, read)
                 read.problems += compare(source, samples, expected)
@@ -218,7 +227,8 @@ class _Work:
 class _Totals:
     """What listings count as a whole, compared when the last of their shards has been read, and all were sound."""
 
-    def __init__(self, *, decode: bool) -> None:
+    def __init__(self, files: Files, *, decode: bool) -> None:
+        self._files = files
         self._decode = decode
         self._left: Counter[str] = Counter()
         self._tallies: dict[str, Tally | None] = {}
@@ -230,7 +240,7 @@ class _Totals:
                 self._left[each.place] += 1
                 self._tallies[each.place] = Tally()
         for place, count in self._left.items():
-            if count != len(read_listing(place).urls):
+            if count != len(read_listing(place, fetch=self._files.read).urls):
                 self._tallies[place] = None  # some of its shards only
 
     def add(self, read: _Read, expected: Expected | None) -> Iterator[ShardstreamError]:
@@ -245,7 +255,7 @@ class _Totals:
         self._left[expected.place] -= 1
         whole = self._tallies[expected.place]
         if not self._left[expected.place] and whole is not None:
-            yield from compare_totals(expected.place, whole, pictures=self._decode)
+            yield from compare_totals(expected.place, whole, pictures=self._decode, files=self._files)
 
 
 def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:

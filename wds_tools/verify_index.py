@@ -23,7 +23,6 @@ from wds_tools.checksum import begin, known
 from wds_tools.contents import compression
 from wds_tools.errors import ListingError, ShardError, ShardstreamError, StaleIndexError, UnavailableError
 from wds_tools.index.beside import refusal, unlisted
-from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
 from wds_tools.index.listing import LISTING_NAME, Listing, read_listing
@@ -59,27 +58,28 @@ class Expected:
     checksum: str | None
 
 
-def expectations(urls: Urls, problem: Callable[[ShardstreamError], None]) -> dict[str, Expected | None]:
+def expectations(urls: Urls, problem: Callable[[ShardstreamError], None], files: Files) -> dict[str, Expected | None]:
     """The shards that `urls` mean, in order, each with what the listing that was named or lies beside says of it.
 
     Args:
         urls: shards, patterns, folders, listings.
         problem: told of listings that are damaged (shards that only such a listing names cannot be known), and of
             shards in a folder that its listing leaves out.
+        files: reads listings and offsets.
     """
     found: dict[str, Expected | None] = {}
     beside: dict[str, dict[str, Expected]] = {}
-    for place in places(urls):
+    for place in places(urls, remote=files.remote):
         url = place.url if addresses.is_remote(place.url) else os.path.abspath(addresses.path_of(place.url))
         if place.listing:
-            listed = _guarded(url, problem)
+            listed = _guarded(url, problem, files)
             if place.folder and listed and (names := unlisted(url, listed)):
                 problem(refusal(url, names))
             found.update(listed)
             continue
         listing = addresses.join(url, LISTING_NAME)
         if listing not in beside:
-            beside[listing] = _guarded(listing, problem) if _may_be_there(listing) else {}
+            beside[listing] = _guarded(listing, problem, files) if _may_be_there(listing, files) else {}
         found[url] = beside[listing].get(url)
     refuse_duplicates(list(found))
     return found
@@ -112,15 +112,16 @@ def compare(source: Source, samples: int, expected: Expected | None) -> Iterator
             yield error.at(url=path)
 
 
-def compare_totals(place: str, tally: Tally, *, pictures: bool) -> Iterator[ShardstreamError]:
+def compare_totals(place: str, tally: Tally, *, pictures: bool, files: Files) -> Iterator[ShardstreamError]:
     """What the listing at `place` counts, held against what was counted in all of its shards.
 
     Args:
         place: the listing.
         tally: of all samples of its shards.
         pictures: whether the tally looked at pictures.
+        files: reads the listing.
     """
-    said, found = read_listing(place).facts, tally.facts()
+    said, found = read_listing(place, fetch=files.read).facts, tally.facts()
     if isinstance(said.get("samples"), int) and said["samples"] != tally.samples:
         yield _miscounted(place, f"{said['samples']:,} samples", f"{tally.samples:,}")
     for topic in ("fields", "labels", "pictures") if pictures else ("fields", "labels"):
@@ -143,12 +144,12 @@ def _miscounted(place: str, said: str, found: str) -> StaleIndexError:
     return StaleIndexError(f"the listing says {said}, the shards have {found}", url=place, cure=cure)
 
 
-def _may_be_there(listing: str) -> bool:
+def _may_be_there(listing: str, files: Files) -> bool:
     """Whether a listing lies there; a host is asked, and says no in any way that it likes."""
     if not addresses.is_remote(listing):
         return Path(listing).is_file()
     try:
-        read_listing(listing)
+        read_listing(listing, fetch=files.read)
     except UnavailableError:
         return False
     except ListingError:
@@ -156,17 +157,17 @@ def _may_be_there(listing: str) -> bool:
     return True
 
 
-def _guarded(listing: str, problem: Callable[[ShardstreamError], None]) -> dict[str, Expected]:
+def _guarded(listing: str, problem: Callable[[ShardstreamError], None], files: Files) -> dict[str, Expected]:
     try:
-        return _listed(listing)
+        return _listed(listing, files)
     except (ListingError, UnavailableError) as error:
         problem(error.at(url=listing))
         return {}
 
 
-def _listed(place: str) -> dict[str, Expected]:
-    listing = read_listing(place)
-    rows = _rows(listing)
+def _listed(place: str, files: Files) -> dict[str, Expected]:
+    listing = read_listing(place, fetch=files.read)
+    rows = _rows(listing, files)
     return {
         url: Expected(
             place=place,
@@ -179,11 +180,11 @@ def _listed(place: str) -> dict[str, Expected]:
     }
 
 
-def _rows(listing: Listing) -> list[OffsetArray] | None:
+def _rows(listing: Listing, files: Files) -> list[OffsetArray] | None:
     if listing.offsets is None:
         return None
     counts = listing.counts + 1
-    whole = Files(IndexCache(None)).offsets(listing.offsets, length=int(counts.sum())).array
+    whole = files.offsets(listing.offsets, length=int(counts.sum())).array
     return np.split(whole, np.cumsum(counts)[:-1])
 
 

@@ -13,6 +13,8 @@ from loaders.crops import CenterCrop, Geometry, RandomResizedCrop, Resize
 from loaders.fields import DEFAULT_FIELDS, parse_fields
 from loaders.reading import Reading
 from wds_tools.commands import options
+from wds_tools.commands.remote import remote_options
+from wds_tools.sources.options import Remote
 
 __all__ = ["BATCH_SIZE", "Asked", "CommandFunction", "loader_options", "use_of"]
 
@@ -101,13 +103,14 @@ def loader_options(command: CommandFunction) -> CommandFunction:
         lanes: int | None,
         block_bytes: int | None,
         cache_dir: str | None,
+        remote: Remote | None,
         **others: Any,
     ) -> None:
-        read = Reading(block_bytes=block_bytes, cache_dir=cache_dir)
+        read = Reading(block_bytes=block_bytes, cache_dir=cache_dir, remote=remote)
         asked = Asked(urls=urls, batch_size=batch_size, fields=fields, shuffle=not no_shuffle, lanes=lanes, read=read)
         command(*args, asked=use_of(asked, image), **others)
 
-    return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), called)
+    return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), remote_options(called))
 
 
 _OPTIONS = (

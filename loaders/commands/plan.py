@@ -17,8 +17,10 @@ from loaders.plan import TAILS, Plan, Tail
 from loaders.selection import OpenedDataset, Options, default_openness
 from wds_tools.commands import options
 from wds_tools.commands.labels import read_shown
+from wds_tools.commands.remote import remote_options
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import TooFewSamplesError
+from wds_tools.sources.options import Remote
 
 __all__ = ["plan_command"]
 
@@ -65,6 +67,7 @@ Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly, too fe
 @click.option(
     "--plot", "picture", type=options.Target(dir_okay=False, path_type=Path), help="Draw the order to a file."
 )
+@remote_options
 @options.as_json
 def plan_command(
     urls: tuple[str, ...],
@@ -80,6 +83,7 @@ def plan_command(
     labels: str | None,
     side: int,
     picture: Path | None,
+    remote: Remote | None,
     as_json: bool,
 ) -> None:
     """Say what an epoch will be: batches, reading, mixing, memory.
@@ -91,7 +95,7 @@ def plan_command(
         raise click.BadParameter("expected at least 1 byte.", param_hint="'--block-bytes'")
     if picture is not None:
         plot.check_plot(picture)
-    dataset = open_dataset(list(urls))
+    dataset = open_dataset(list(urls), remote=remote)
     default = default_openness(dataset)
     asked = Options(
         lanes=lanes or default.lanes,

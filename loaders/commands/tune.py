@@ -16,7 +16,7 @@ import click
 from loaders.commands.loading import Asked, loader_options
 from loaders.footprint import children_of, held_bytes
 from loaders.loader import ShardLoader
-from loaders.spelled import arguments, classes_in, spelled
+from loaders.spelled import arguments, imports_of, spelled
 from loaders.tune import WORKERS_START_S, Candidate, Tried, Tuned, first_field, neighbours
 from loaders.tune import tune as search
 from wds_tools import progress
@@ -142,8 +142,7 @@ def code_of(asked: Asked, candidate: Candidate) -> str:
     if candidate.threads == default:
         settled = replace(settled, threads=None)
     named = settled.arguments()
-    classes = classes_in(named)
-    imports = [f"from loaders import {', '.join(classes)}"] if classes else []
+    imports = imports_of(named)
     made = f"({spelled(settled.place)}, {arguments(named)})"
     if not candidate.workers:
         return "\n".join([*imports, "from loaders.torch import ShardLoader", "", f"loader = ShardLoader{made}"])

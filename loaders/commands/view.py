@@ -18,8 +18,10 @@ from wds_tools import progress
 from wds_tools.atomic import write_atomic
 from wds_tools.commands import options
 from wds_tools.commands.labels import read_shown
+from wds_tools.commands.remote import remote_options
 from wds_tools.contents import printable
 from wds_tools.errors import public
+from wds_tools.sources.options import Remote
 
 __all__ = ["view"]
 
@@ -52,6 +54,7 @@ Exit status: 0 all samples looked at are sound, 1 some are broken (the page says
 @click.option("--columns", type=click.IntRange(1, 200), help="Thumbnails in a row of the sheet.  [default: what fits]")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="For --live to listen at.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port for --live.  [default: a free one]")
+@remote_options
 @options.as_json
 @click.pass_context
 def view(
@@ -69,6 +72,7 @@ def view(
     columns: int | None,
     host: str,
     port: int,
+    remote: Remote | None,
     as_json: bool,
 ) -> None:
     """Look at the pictures and other fields of a dataset.
@@ -78,7 +82,7 @@ def view(
     """
     if live and (out or html or as_json):
         raise click.UsageError("--live serves pages; it goes with none of --out, --html and --json.")
-    with open_samples(list(urls)) as opened:
+    with open_samples(list(urls), remote=remote) as opened:
         viewer = Viewer(opened, labels=labels.lower() if labels else label_field(opened.dataset))
         if live:
             _serve(viewer, _name(urls), asked=labels is not None, host=host, port=port)

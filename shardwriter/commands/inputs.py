@@ -29,6 +29,7 @@ from wds_tools.small import read_lines
 if TYPE_CHECKING:
     from shardwriter.inputs.base import BaseInput
     from shardwriter.inputs.kinds import Kind
+    from wds_tools.sources.options import Remote
 
 __all__ = ["InputOptions", "Pair", "class_names", "input_options", "make_input"]
 
@@ -59,11 +60,13 @@ class InputOptions:
         kind: which kind of input; None for what the source looks like.
         keys: what samples are called.
         said: the other options that were given, by name.
+        remote: how remote hosts are asked.
     """
 
     kind: Kind | None
     keys: Any
     said: Mapping[str, Any]
+    remote: Remote | None = None
 
 
 class _Option(NamedTuple):
@@ -244,6 +247,7 @@ def _manifest(source: str, chosen: InputOptions, temporary: Path | None, progres
         keys=chosen.keys,
         delimiter=_sign(said.get("delimiter")),
         encoding=said.get("encoding", "utf-8"),
+        remote=chosen.remote,
         temporary=temporary,
         progress=progress,
     )
@@ -280,7 +284,14 @@ def _torch(source: str, chosen: InputOptions, _temporary: Path | None, progress:
 def _shards(source: str, chosen: InputOptions, temporary: Path | None, progress: _Progress) -> BaseInput:
     from shardwriter.inputs.shards import open_shards
 
-    return open_shards(source, where=chosen.said.get("where"), keys=chosen.keys, temporary=temporary, progress=progress)
+    return open_shards(
+        source,
+        where=chosen.said.get("where"),
+        keys=chosen.keys,
+        temporary=temporary,
+        remote=chosen.remote,
+        progress=progress,
+    )
 
 
 def _tfrecord(source: str, chosen: InputOptions, temporary: Path | None, progress: _Progress) -> BaseInput:

@@ -9,9 +9,11 @@ import click
 
 from shardwriter.commands.inputs import InputOptions, input_options, make_input
 from shardwriter.commands.options import Sectioned
-from shardwriter.commands.packing import SECTIONS, Packing, packing_options
+from shardwriter.commands.packing import HOSTS, SECTIONS, Packing, packing_options
 from wds_tools import progress
 from wds_tools.commands.options import Target
+from wds_tools.commands.remote import remote_options
+from wds_tools.sources.options import Remote
 
 __all__ = ["pack"]
 
@@ -36,6 +38,7 @@ _SECTIONS = {
         "delimiter", "encoding", "label_array", "array_field", "layout", "label_field", "id_field", "where",
     ),
     **SECTIONS,
+    **HOSTS,
 }  # fmt: skip
 
 
@@ -44,6 +47,7 @@ _SECTIONS = {
 @click.argument("out", type=Target())
 @input_options
 @packing_options
+@remote_options
 @click.pass_context
 def pack(
     ctx: click.Context,
@@ -53,6 +57,7 @@ def pack(
     *,
     chosen: InputOptions,
     packing: Packing,
+    remote: Remote | None,
 ) -> None:
     """Pack SOURCE into shards in OUT.
 
@@ -69,9 +74,10 @@ def pack(
         chosen = dataclasses.replace(chosen, kind=kind_of_source(source))
     if chosen.kind == "folders":
         check_folder(source)
-    packing.check_target(Path(source), out)
+    packing.check_target(Path(source), out, remote=remote)
+    chosen = dataclasses.replace(chosen, remote=remote)
     unit = "files" if "patterns" in chosen.said else "samples"  # of a pattern each, which samples have several of
     with progress.bar("reading the source", unit=unit) as bar:
         samples = make_input(source, chosen, temporary=out, progress=bar.advance)
     with samples:
-        packing.run(ctx, samples, out, places=("SOURCE", "OUT"))
+        packing.run(ctx, samples, out, places=("SOURCE", "OUT"), remote=remote)

@@ -28,8 +28,9 @@ from wds_tools import progress
 if TYPE_CHECKING:
     from shardwriter.inputs import Input
     from shardwriter.transcoder import Transcoder
+    from wds_tools.sources.options import Remote
 
-__all__ = ["SECTIONS", "Packing", "packing_options"]
+__all__ = ["HOSTS", "SECTIONS", "Packing", "packing_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,7 +47,13 @@ SECTIONS = {
 }  # fmt: skip
 """Titles to options, for `Sectioned`."""
 
-_DECIDES_NOTHING = ("part", "parts", "engine", "address", "max_failures", "jobs", "overwrite", "as_json", "temporary")
+HOSTS = {"Hosts and stores": ("headers", "storage", "in_flight")}
+"""The section of `remote_options`."""
+
+_DECIDES_NOTHING = (
+    *("part", "parts", "engine", "address", "max_failures", "jobs", "overwrite", "as_json", "temporary"),
+    *HOSTS["Hosts and stores"],
+)
 """Beside where shards end: which samples there are, in which order, and what becomes of them."""
 
 _OPTIONS = (
@@ -146,14 +153,16 @@ class Packing:
     transcode: Transcoder | None
     said: Mapping[str, Any]
 
-    def check_target(self, source: str | os.PathLike[str] | Input, out: str) -> None:
+    def check_target(self, source: str | os.PathLike[str] | Input, out: str, *, remote: Remote | None = None) -> None:
         """Find out now whether the target is taken, not after minutes of reading the source."""
         from shardwriter.pack import check_target
 
         taken = {name: self.said[name] for name in ("name", "part", "parts", "engine", "overwrite")}
-        check_target(source, out, split=self._shares(), **taken)
+        check_target(source, out, split=self._shares(), remote=remote, **taken)
 
-    def run(self, ctx: click.Context, samples: Input, out: str, *, places: Sequence[str]) -> None:
+    def run(
+        self, ctx: click.Context, samples: Input, out: str, *, places: Sequence[str], remote: Remote | None = None
+    ) -> None:
         """Pack, say what came of it, and end with status 1 where some samples could not be packed.
 
         Args:
@@ -161,6 +170,7 @@ class Packing:
             samples: what is packed.
             out: where the shards go.
             places: what the command's arguments are called, in place of the paths themselves.
+            remote: how a store is asked that the shards go to.
         """
         from shardwriter.pack import pack
         from wds_tools.pictures.options import Pictures
@@ -180,6 +190,7 @@ class Packing:
                 progress=bar.advance,
                 resumed=bar.skip,
                 told=bar.note,
+                remote=remote,
                 command=command_line(ctx, places=places, without=_DECIDES_NOTHING),
                 **said,
             )

@@ -10,10 +10,12 @@ import click
 
 from shardwriter.commands.inputs import Pair
 from shardwriter.commands.options import Sectioned
-from shardwriter.commands.packing import SECTIONS, Packing, packing_options
+from shardwriter.commands.packing import HOSTS, SECTIONS, Packing, packing_options
 from shardwriter.inputs.opening import nearest_folder
 from wds_tools import progress
 from wds_tools.commands.options import Target
+from wds_tools.commands.remote import remote_options
+from wds_tools.sources.options import Remote
 
 __all__ = ["reshard"]
 
@@ -37,7 +39,7 @@ Exit status: 0 all taken over, 1 some samples were not (see failures.jsonl), 2 u
 """
 
 
-_SECTIONS = {"What is taken over": ("where", "keep", "drop", "rename", "keys", "temporary"), **SECTIONS}
+_SECTIONS = {"What is taken over": ("where", "keep", "drop", "rename", "keys", "temporary"), **SECTIONS, **HOSTS}
 
 
 @click.command(epilog=EPILOG, cls=Sectioned, sections=_SECTIONS)
@@ -60,6 +62,7 @@ _SECTIONS = {"What is taken over": ("where", "keep", "drop", "rename", "keys", "
     help="The folder on whose disk compressed shards are unpacked.  [default: that of OUT]",
 )
 @packing_options
+@remote_options
 @click.pass_context
 def reshard(
     ctx: click.Context,
@@ -74,6 +77,7 @@ def reshard(
     keys: Any,
     temporary: Path | None,
     packing: Packing,
+    remote: Remote | None,
 ) -> None:
     """Make new shards in OUT of the samples of URLS.
 
@@ -84,7 +88,9 @@ def reshard(
     from shardwriter.inputs.iterable import Sequenced
     from shardwriter.inputs.shards import open_shards
 
-    packing.check_target(Sequenced([]), out)  # no folder that OUT could lie in: below the old shards is a fine place
+    packing.check_target(
+        Sequenced([]), out, remote=remote
+    )  # no folder that OUT could lie in: below the old shards is a fine place
     with progress.bar("looking at samples", unit="samples") if where else contextlib.nullcontext() as look:
         samples = open_shards(
             urls,
@@ -94,7 +100,8 @@ def reshard(
             rename=dict(rename),
             keys=keys,
             temporary=temporary or nearest_folder(out),
+            remote=remote,
             progress=look.advance if look else None,
         )
     with samples:
-        packing.run(ctx, samples, out, places=("URLS", "OUT"))
+        packing.run(ctx, samples, out, places=("URLS", "OUT"), remote=remote)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import loaders
-from loaders.spelled import arguments, classes_in, spelled
+from loaders.spelled import arguments, imports_of, spelled
+from wds_tools.commands.remote import HeaderFile
 
 RULES: list[tuple[Any, str]] = [
     (loaders.RandomResizedCrop(224), "RandomResizedCrop(224)"),
@@ -36,4 +37,16 @@ def test_code_makes_the_value(value: Any, code: str) -> None:
 def test_arguments_and_what_they_need() -> None:
     named = {"batch_size": 8, "image": loaders.Resize(64), "read": loaders.Reading(prefetch=3)}
     assert arguments(named) == "batch_size=8, image=Resize(64), read=Reading(prefetch=3)"
-    assert classes_in(named) == ["Reading", "Resize"]
+    assert imports_of(named) == ["from loaders import Reading, Resize"]
+    assert imports_of({"batch_size": 8}) == []
+
+
+def test_what_lies_in_an_argument_is_imported_too() -> None:
+    remote = loaders.Remote(headers=HeaderFile("tokens"), in_flight=3, storage={"s3": {"anon": True}})
+    named = {"read": loaders.Reading(remote=remote)}
+    code = f"{arguments(named)}"
+    lines = imports_of(named)
+    assert lines == ["from loaders import Reading, Remote", "from wds_tools.commands.remote import HeaderFile"]
+    made: dict[str, Any] = {}
+    exec("\n".join([*lines, f"made = dict({code})"]), made)
+    assert made["made"] == named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,14 @@ import click
 
 from wds_tools import addresses, progress
 from wds_tools.commands import options
+from wds_tools.commands.remote import remote_options
 from wds_tools.contents import printable
 from wds_tools.errors import UsageError
-from wds_tools.index.cache import default_cache_dir
+from wds_tools.index.cache import IndexCache, default_cache_dir
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import read_listing
 from wds_tools.index.prune import Kept, clear_index, kept_index
+from wds_tools.sources.options import Remote
 from wds_tools.urls import places
 
 if TYPE_CHECKING:
@@ -90,14 +94,17 @@ def info_command(cache_dir: Path | None, *, as_json: bool) -> None:
 @click.argument("urls", nargs=-1, metavar="[URLS...]")
 @_folder
 @click.option("--keep-index", is_flag=True, help="Keep the index of shards without a listing.")
+@remote_options
 @options.as_json
-def clear_command(urls: tuple[str, ...], *, cache_dir: Path | None, keep_index: bool, as_json: bool) -> None:
+def clear_command(
+    urls: tuple[str, ...], *, cache_dir: Path | None, keep_index: bool, remote: Remote | None, as_json: bool
+) -> None:
     """Remove what no process uses, or of that only the shards of URLS.
 
     Without URLS the index goes too, which is made again at the next start.
     """
     cached = _cache(cache_dir)
-    cleared = cached.clear([url for url, _ in _shards(urls)] if urls else None)
+    cleared = cached.clear([url for url, _ in _shards(urls, remote)] if urls else None)
     index = Kept(0, 0) if urls or keep_index else clear_index(cached.folder)
     if as_json:
         options.echo_json({"shards": dataclasses.asdict(cleared), "index": index._asdict()})
@@ -116,21 +123,30 @@ def clear_command(urls: tuple[str, ...], *, cache_dir: Path | None, keep_index: 
     "--bytes", "limit", type=options.ByteSize(), help="What the cache may take; a twentieth of the disk less."
 )
 @click.option("--threads", type=click.IntRange(1, 64), default=8, show_default=True, help="Shards at once.")
+@remote_options
 @options.as_json
 @click.pass_context
 def warm_command(
-    ctx: click.Context, urls: tuple[str, ...], *, cache_dir: Path | None, limit: int | None, threads: int, as_json: bool
+    ctx: click.Context,
+    /,
+    urls: tuple[str, ...],
+    *,
+    cache_dir: Path | None,
+    limit: int | None,
+    threads: int,
+    remote: Remote | None,
+    as_json: bool,
 ) -> None:
     """Fetch whole shards into the cache before training needs them.
 
     Training then finds them there, if it is given the same cache_dir. What is there already is not fetched again, so
     that a warming that was stopped is taken up where it was.
     """
-    shards = _shards(urls)
+    shards = _shards(urls, remote)
     if not all(addresses.is_remote(url) for url, _ in shards):
         raise UsageError("files of this machine are not cached", cure="Name shards or a listing by http:// or the like")
     with _cache(cache_dir, limit) as cached:
-        warmed = _warm(cached, shards, threads=threads)
+        warmed = _warm(cached, shards, threads=threads, remote=remote)
         fetched = cached.report()["fetched"]
     if as_json:
         options.echo_json({**dataclasses.asdict(warmed), "fetched": fetched})
@@ -151,12 +167,13 @@ def _cache(folder: Path | None, limit: int | None = None) -> DiskCache:
     return DiskCache(folder, limit)
 
 
-def _shards(urls: Sequence[str]) -> list[tuple[str, int | None]]:
+def _shards(urls: Sequence[str], remote: Remote | None) -> list[tuple[str, int | None]]:
     """Urls, and bytes where a listing says them."""
     found: list[tuple[str, int | None]] = []
-    for place in places(urls):
+    files = Files(IndexCache(None), remote)
+    for place in places(urls, remote=remote):
         if place.listing:
-            listing = read_listing(place.url)
+            listing = read_listing(place.url, fetch=files.read)
             sizes = (int(size) for size in listing.sizes)
             found += [(url, size if size >= 0 else None) for url, size in zip(listing.urls, sizes, strict=True)]
         else:
@@ -164,7 +181,7 @@ def _shards(urls: Sequence[str]) -> list[tuple[str, int | None]]:
     return found
 
 
-def _warm(cached: DiskCache, shards: list[tuple[str, int | None]], *, threads: int) -> Warmed:
+def _warm(cached: DiskCache, shards: list[tuple[str, int | None]], *, threads: int, remote: Remote | None) -> Warmed:
     from wds_tools.sources.cache import dataset_of
     from wds_tools.sources.resolve import open_source
 
@@ -173,7 +190,7 @@ def _warm(cached: DiskCache, shards: list[tuple[str, int | None]], *, threads: i
     with progress.bar("warming", total=None if total is None else total // 10**6, unit="MB") as bar:
         return cached.warm(
             shards,
-            open_source,
+            functools.partial(open_source, remote=remote),
             dataset=dataset_of(url for url, _ in shards),
             advance=_Megabytes(bar).add,
             threads=threads,

@@ -13,8 +13,11 @@ from wds_tools.commands.remote import remote_options
 from wds_tools.contents import find, printable, read_range
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError, public, there_are
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import LISTING_NAME, read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
+from wds_tools.sources.options import Remote
 from wds_tools.streamed import open_pass
 from wds_tools.urls import expand
 
@@ -50,10 +53,10 @@ def cat(urls: str, key: str, field: str | None, *, remote: Remote | None, as_jso
         raise click.UsageError("--json shows a sample; the bytes of a FIELD go out as they are.")
     sample = _numbered(urls, key, remote) if key.startswith("#") else _keyed(urls, key, remote)
     if as_json:
-        options.echo_json(_facts(sample))
+        options.echo_json(_facts(sample, remote))
         return
     if field is None:
-        for line in _shown(sample):
+        for line in _shown(sample, remote):
             click.echo(line)
         return
     name = field.lower()
@@ -91,28 +94,28 @@ def _keyed(urls: str, key: str, remote: Remote | None) -> RawSample:
     )
 
 
-def _facts(sample: RawSample) -> dict[str, object]:
+def _facts(sample: RawSample, remote: Remote | None) -> dict[str, object]:
     from wds_tools import codec
 
     fields = {
-        name: {"kind": codec.kind_of(name), "bytes": len(data), "value": _value(name, data, sample[URL])}
+        name: {"kind": codec.kind_of(name), "bytes": len(data), "value": _value(name, data, sample[URL], remote)}
         for name, data in sample.items()
         if name not in SPECIAL
     }
     return {"key": sample[KEY], "url": public(sample[URL]), "fields": fields}
 
 
-def _shown(sample: RawSample) -> Iterator[str]:
+def _shown(sample: RawSample, remote: Remote | None) -> Iterator[str]:
     names = [name for name in sample if name not in SPECIAL]
     width = max(map(len, [*map(printable, names), "shard"]))
     yield f"{'key':<{width}}  {printable(sample[KEY])}"
     yield f"{'shard':<{width}}  {printable(public(sample[URL]))}"
     for name in names:
         size = options.size(len(sample[name]))
-        yield f"{printable(name):<{width}}  {size:>10}  {_value(name, sample[name], sample[URL])}"
+        yield f"{printable(name):<{width}}  {size:>10}  {_value(name, sample[name], sample[URL], remote)}"
 
 
-def _value(name: str, data: BytesLike, shard: str) -> str:
+def _value(name: str, data: BytesLike, shard: str, remote: Remote | None) -> str:
     from wds_tools import codec
 
     kind = codec.kind_of(name)
@@ -125,7 +128,7 @@ def _value(name: str, data: BytesLike, shard: str) -> str:
     except ShardstreamError as error:
         return f"cannot be read: {printable(error.problem)}"
     if kind == "int":
-        return _with_class(int(str(value)), shard)
+        return _with_class(int(str(value)), shard, remote)
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     return f"{dtype} {tuple(shape)}" if shape and dtype is not None else _short(repr(value))
 
@@ -139,10 +142,11 @@ def _picture(data: BytesLike) -> str:
     return f"{facts.format} {facts.width}x{facts.height} {facts.mode}{passes}{turned}"
 
 
-def _with_class(label: int, shard: str) -> str:
+def _with_class(label: int, shard: str, remote: Remote | None) -> str:
     """The label, with its class's name where the listing beside the shard has one."""
     try:
-        names = read_listing(addresses.join(shard, LISTING_NAME)).facts.get("classes")
+        read = Files(IndexCache(None), remote).read
+        names = read_listing(addresses.join(shard, LISTING_NAME), fetch=read).facts.get("classes")
     except ShardstreamError:
         return str(label)
     if not isinstance(names, list) or not 0 <= label < len(names):

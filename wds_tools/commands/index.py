@@ -9,10 +9,14 @@ import click
 
 from wds_tools import progress
 from wds_tools.commands import options
+from wds_tools.commands.remote import remote_options
 from wds_tools.contents import printable
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import CLASSES_NAME, read_listing
 from wds_tools.make_index import IndexedFolder, make_index
 from wds_tools.merge_listings import merge_listings
+from wds_tools.sources.options import Remote
 from wds_tools.urls import places
 
 __all__ = ["index"]
@@ -42,9 +46,18 @@ Exit status: 0 made or there already, 1 a shard cannot be indexed, 2 used wrongl
     metavar="FOLDER",
     help="Write the listing of remote shards, or the joined one, into this folder; the joined one into a store, too.",
 )
+@remote_options
 @options.as_json
 def index(
-    urls: tuple[str, ...], *, dali: bool, energon: bool, force: bool, merge: bool, out: str | None, as_json: bool
+    urls: tuple[str, ...],
+    *,
+    dali: bool,
+    energon: bool,
+    force: bool,
+    merge: bool,
+    out: str | None,
+    remote: Remote | None,
+    as_json: bool,
 ) -> None:
     """Make the listing and offsets of shards made elsewhere.
 
@@ -63,11 +76,11 @@ def index(
     if merge:
         if dali or energon:
             raise click.UsageError("--merge opens no shard, so it writes no index files of --dali or --energon.")
-        _merge(urls, out=out, force=force, as_json=as_json)
+        _merge(urls, out=out, force=force, remote=remote, as_json=as_json)
         return
-    with progress.bar("indexing", total=None if force else _shards(urls), unit="shards") as bar:
+    with progress.bar("indexing", total=None if force else _shards(urls, remote), unit="shards") as bar:
         folder = None if out is None else Path(out)
-        made = make_index(urls, force=force, dali=dali, energon=energon, out=folder, advance=bar.advance)
+        made = make_index(urls, force=force, dali=dali, energon=energon, out=folder, remote=remote, advance=bar.advance)
     if as_json:
         options.echo_json([_facts(each) for each in made])
         return
@@ -81,8 +94,8 @@ def index(
         click.echo(f"{printable(str(each.listing))}: {what}{'' if each.made else ' (was there and fits)'}")
 
 
-def _merge(urls: tuple[str, ...], *, out: str | None, force: bool, as_json: bool) -> None:
-    made = merge_listings(urls, out=out, force=force)
+def _merge(urls: tuple[str, ...], *, out: str | None, force: bool, remote: Remote | None, as_json: bool) -> None:
+    made = merge_listings(urls, out=out, force=force, remote=remote)
     if as_json:
         options.echo_json(dataclasses.asdict(made) | {"listing": str(made.listing)})
         return
@@ -91,9 +104,11 @@ def _merge(urls: tuple[str, ...], *, out: str | None, force: bool, as_json: bool
     click.echo(f"{printable(str(made.listing))}: {samples} in {shards}, {options.size(made.bytes)}, from {parts}")
 
 
-def _shards(urls: tuple[str, ...]) -> int:
+def _shards(urls: tuple[str, ...], remote: Remote | None) -> int:
     """How many are named; unlike `expand` without a word on those beside, which `make_index` refuses."""
-    return sum(len(read_listing(place.url).urls) if place.listing else 1 for place in places(urls))
+    files = Files(IndexCache(None), remote)
+    found = places(urls, remote=remote)
+    return sum(len(read_listing(place.url, fetch=files.read).urls) if place.listing else 1 for place in found)
 
 
 def _facts(made: IndexedFolder) -> dict[str, object]:

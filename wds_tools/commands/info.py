@@ -8,8 +8,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import click
 
 from wds_tools.commands import options
+from wds_tools.commands.remote import remote_options
 from wds_tools.contents import printable
 from wds_tools.describe import Description, FieldFacts, describe
+from wds_tools.sources.options import Remote
 
 __all__ = ["info"]
 
@@ -31,14 +33,15 @@ Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly.
 
 @click.command(epilog=EPILOG)
 @options.urls
+@remote_options
 @options.as_json
-def info(urls: tuple[str, ...], *, as_json: bool) -> None:
+def info(urls: tuple[str, ...], *, remote: Remote | None, as_json: bool) -> None:
     """Say what a dataset holds.
 
     Shards, samples, bytes, classes and order of the whole, and what its listing has counted: labels, sizes of pictures,
     failures. What no listing knows is as found in up to 256 samples of four shards.
     """
-    found = describe(urls)
+    found = describe(urls, remote=remote)
     if as_json:
         options.echo_json(dataclasses.asdict(found))
         return

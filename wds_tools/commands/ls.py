@@ -13,6 +13,7 @@ from wds_tools.commands import options
 from wds_tools.commands.remote import remote_options
 from wds_tools.contents import Entry, contents, printable
 from wds_tools.errors import public
+from wds_tools.sources.options import Remote
 from wds_tools.streamed import open_pass
 from wds_tools.urls import expand
 

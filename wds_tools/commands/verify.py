@@ -9,7 +9,9 @@ import click
 
 from wds_tools import progress
 from wds_tools.commands import options
+from wds_tools.commands.remote import remote_options
 from wds_tools.contents import printable
+from wds_tools.sources.options import Remote
 from wds_tools.verify import Problem, Verification, verify
 
 __all__ = ["verify_command"]
@@ -32,9 +34,19 @@ Exit status: 0 all sound, 1 something is wrong, 2 used wrongly.
 @options.urls
 @click.option("--decode", is_flag=True, help="Decode every field of every sample too, pictures wholly.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Shards read at a time.  [default: all usable cores]")
+@remote_options
 @options.as_json
 @click.pass_context
-def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, jobs: int | None, as_json: bool) -> None:
+def verify_command(
+    ctx: click.Context,
+    /,
+    urls: tuple[str, ...],
+    *,
+    decode: bool,
+    jobs: int | None,
+    remote: Remote | None,
+    as_json: bool,
+) -> None:
     """Read everything and list all that is wrong.
 
     Every shard is read from end to end and held against its listing (sizes, checksums, counts, fields, labels), offsets
@@ -49,7 +61,7 @@ def verify_command(ctx: click.Context, urls: tuple[str, ...], *, decode: bool, j
             click.echo(str(problem))
 
     with progress.bar("verifying", unit="samples") as bar:
-        result = verify(urls, decode=decode, jobs=jobs, advance=bar.advance, found=show)
+        result = verify(urls, decode=decode, jobs=jobs, remote=remote, advance=bar.advance, found=show)
     if as_json:
         options.echo_json(dataclasses.asdict(result))
     else:

@@ -67,7 +67,9 @@ def _of_request(error: BaseException, url: str) -> ShardstreamError | None:
         what = "nothing lies there" if code_of(error) != "NoSuchBucket" else "there is no such bucket"
         return ShardMissingError(what, url=url, cure="Check the url, or leave the shard out")
     if isinstance(error, IsADirectoryError):
-        return UsageError("not a file but a folder", url=url, cure="Name the shards themselves")
+        return UsageError(
+            "not a file but a folder", url=url, cure="Name the shards, or the folder with a slash at its end"
+        )
     if isinstance(error, PermissionError) or status in {401, 403} or _ACCESS.search(type(error).__name__):
         extra = _EXTRAS.get(scheme(url) or "", "")
         cure = _CREDENTIALS.get(extra, "Give the options of its file system: Remote(storage={SCHEME: {...}})")
