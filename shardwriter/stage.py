@@ -63,6 +63,7 @@ class Stage:
 
     def __init__(self, samples: Input, settings: Settings) -> None:
         self._samples = samples
+        self._joined = samples if isinstance(samples, SideBySide) else None
         self._checker = Checker(settings.check, settings.pictures)
         self._transcode = settings.transcode
         self._dedup = settings.dedup
@@ -74,7 +75,7 @@ class Stage:
         Raises:
             UnavailableError: this process has run out of descriptors or memory.
         """
-        take = self._samples.side_by_side(places) if isinstance(self._samples, SideBySide) else self._alone
+        take = self._alone if self._joined is None else self._joined.side_by_side(places)
         for place in places:
             yield self._prepared(place, take)
 

@@ -29,6 +29,9 @@ from wds_tools.sample import KEY, BytesLike, Sample
 
 __all__ = ["BaseInput", "Input", "SideBySide", "digest", "path_shown", "read_file"]
 
+_MORE = 1 << 16
+"""Bytes of each further read of a file that has grown."""
+
 
 class Input(Protocol):
     """A sequence of samples to pack. Its methods are called from several threads at once."""
@@ -182,3 +185,4 @@ def path_shown(path: str | os.PathLike[str]) -> str:
 def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
     while chunk := os.read(descriptor, size):
         yield chunk
+        size = _MORE  # nearly always nothing is left, and memory for as much again would be made to find that out
