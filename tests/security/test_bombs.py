@@ -12,6 +12,8 @@ import json
 import struct
 import subprocess
 import sys
+import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +21,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import loaders
 from tests.wds_tools.pictures.made import jpeg
-from wds_tools.errors import ListingError, PictureError
+from wds_tools.errors import ListingError, PictureError, ShardError
 from wds_tools.fields.gzipped import MAX_UNPACKED
 from wds_tools.index.listing import read_listing
 from wds_tools.pictures.decode import BACKENDS, Backend, Decoder
@@ -167,6 +170,41 @@ def test_torch_data_take_no_more_than_they_may(tmp_path: Path) -> None:
     assert said[0] == "decoded"
     assert "more than the limit" in said[1]
     assert all("a bytearray" in each for each in said[2:])
+
+
+def _sparse(kind: str) -> bytes:
+    """A shard of one member of 5 GB, which is not there, compressed."""
+    member = tarfile.TarInfo("a.bin")
+    member.size = 5 << 30
+    head = member.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)
+    if kind == "gzip":
+        return gzip.compress(head)
+    zstandard = pytest.importorskip("zstandard")
+    window = {"window_log": 30} if kind == "zstd with a window of a gigabyte" else {}
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, write_content_size=0, **window)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return bytes(packer.compress(head) + packer.flush())
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("gzip", "at most 4294967296 are held"),
+        ("zstd", "at most 4294967296 are held"),
+        ("zstd with a window of a gigabyte", "too much memory"),
+    ],
+)
+def test_a_compressed_shard_that_announces_much_is_refused_in_little_memory(
+    kind: str, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s.tar").write_bytes(_sparse(kind))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ShardError, match=problem):
+            list(loaders.samples(str(tmp_path / "s.tar")))
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
