@@ -119,7 +119,7 @@ def run_command(line: str) -> None:
 
 def check_serves(words: list[str]) -> None:
     """Start it, fetch the listing from the url that it prints, and end it as a person does."""
-    command = [BIN / "wds", *words[1:], "--port", "0"]
+    command = [str(BIN / "wds"), *words[1:], "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
