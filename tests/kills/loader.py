@@ -30,7 +30,10 @@ __all__ = ["Loader", "run"]
 EPOCHS, BATCHES, BATCH = 2, 40, 12
 WORKERS = 2
 PLACES = ("", "ram:32MB", "{folder}/decoded:32MB")
-RIGHT_ERRORS = ("is killed by signal: Killed", "a DataLoader worker ended before its batch was fetched")
+RIGHT_ERRORS = (
+    *("is killed by signal: Killed", "exited unexpectedly"),  # torch's
+    "a DataLoader worker ended before its batch was fetched",
+)
 # Workers look whether their parent is alive every five seconds, which is long for a test.
 torch_worker.MP_STATUS_CHECK_INTERVAL = 0.2  # type: ignore[attr-defined]
 

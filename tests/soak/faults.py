@@ -119,7 +119,7 @@ def _worker_is_killed(scene: Scene, draw: random.Random) -> tuple[str, Mend]:
     workers = [process for process in children() if process not in scene.web.processes]
     if workers:
         os.kill(draw.choice(workers), signal.SIGKILL)
-    return "", lambda: None
+    return "DataLoader worker", lambda: None
 
 
 DAMAGED = (ShardError, ShardChangedError, StaleIndexError)

@@ -16,7 +16,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,29 +134,18 @@ class Soak:
 
     def _train(self, feed: Feed, fault: Fault) -> None:
         """One epoch, with one trouble in it, and what is left of it once that is mended."""
-        epoch, at = self._draw.randrange(EPOCHS), self._draw.randrange(len(self._plan[0]))
+        epoch, at = self._draw.randrange(EPOCHS), 1 + self._draw.randrange(len(self._plan[0]))
         if not fault.stops and self._draw.random() < _BEFORE:
-            at = -1  # before the loader looks
+            at = 0
         self._empty_caches(feed)
         with contextlib.ExitStack() as trouble, contextlib.ExitStack() as opened:
-            named = trouble.enter_context(fault.struck(self._scene, self._draw)) if at < 0 else ""
+
+            def strike() -> str:
+                return trouble.enter_context(fault.struck(self._scene, self._draw))
+
+            named = strike() if at == 0 else ""
             loader = opened.enter_context(feed.opened(self._scene.places, hasty=fault.hasty))
-            taken = 0
-            try:
-                loader.set_epoch(epoch)
-                for batch in loader:
-                    self._check(batch, epoch, taken)
-                    taken += 1
-                    if taken == at + 1 and fault.stops:
-                        break
-                    if taken == at + 1:
-                        named = trouble.enter_context(fault.struck(self._scene, self._draw))
-            except Exception as error:  # noqa: BLE001 - it is looked at
-                fault.check(error, named)
-                self._count(fault, type(error).__name__)
-            else:
-                assert fault.stops or taken == len(self._plan[epoch])
-                self._count(fault, "stopped" if fault.stops else "whole")
+            taken = self._broken(loader, fault, epoch, at, named, strike)
             if taken < len(self._plan[epoch]) and not (fault.stops and self._draw.random() < 0.5):
                 state = loader.state_dict() if taken else None
                 trouble.close()
@@ -165,6 +154,26 @@ class Soak:
                     gc.collect()  # an iterator of torch lives as long as what it raised, and is not to be forked
                     loader = opened.enter_context(feed.opened(self._scene.places, hasty=False))
                 self._go_on(loader, state, epoch, taken)
+
+    def _broken(self, loader: Any, fault: Fault, epoch: int, at: int, named: str, strike: Callable[[], str]) -> int:
+        """The epoch, struck behind batch `at`, to its end or to the right error; how many batches came."""
+        taken = 0
+        try:
+            loader.set_epoch(epoch)
+            for batch in loader:
+                self._check(batch, epoch, taken)
+                taken += 1
+                if taken == at and fault.stops:
+                    break
+                if taken == at:
+                    named = strike()
+        except Exception as error:  # noqa: BLE001 - it is looked at
+            fault.check(error, named)
+            self._count(fault, type(error).__name__)
+        else:
+            assert fault.stops or taken == len(self._plan[epoch])
+            self._count(fault, "stopped" if fault.stops else "whole")
+        return taken
 
     def _go_on(self, loader: Any, state: Mapping[str, Any] | None, epoch: int, taken: int) -> None:
         """From the state to the end of the epoch, over what is mended."""
