@@ -41,6 +41,7 @@ from wds_tools.index.listing import (
     parse_listing,
     write_listing,
 )
+from wds_tools.index.targets import without_secret
 from wds_tools.merge_lines import merge_lines
 from wds_tools.sources.options import Remote
 from wds_tools.sources.pool import map_in_order
@@ -220,7 +221,7 @@ def _facts(data: bytes, place: str) -> dict[str, Any]:
 def _relative(url: str, target: Delivery) -> str:
     """How the joined listing names a shard."""
     if addresses.is_remote(url):
-        return url.removeprefix(target.place) if target.away else url
+        return url.removeprefix(target.place) if target.away and url.startswith(target.place) else without_secret(url)
     if target.away:
         raise UsageError(
             f"a listing in a store cannot list shards of this machine, such as {shown(url)}",

@@ -28,6 +28,7 @@ from wds_tools.cli import root
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import UsageError
 from wds_tools.make_index import make_index
+from wds_tools.merge_listings import merge_listings
 from wds_tools.sources.http import close_idle
 from wds_tools.sources.options import Remote
 
@@ -179,6 +180,13 @@ def test_a_listing_names_objects_and_not_what_opens_them(
     assert made.samples == 5
     assert list(open_dataset(tmp_path / "out").urls) == [named.format(**place)]
     assert ("without passwords" in caplog.text) == (SECRET in url.format(**place))
+    _no_secret_below(tmp_path / "out")
+
+
+def test_joined_listings_name_objects_too(server: FaultyServer, tmp_path: Path) -> None:
+    place = f"http://me:{SECRET}@127.0.0.1:{server.port}/d/dataset.json"
+    merge_listings([place], out=tmp_path / "out")
+    assert list(open_dataset(tmp_path / "out").urls) == [server.url(f"/d/s-{at}.tar") for at in range(2)]
     _no_secret_below(tmp_path / "out")
 
 

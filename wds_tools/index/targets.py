@@ -23,7 +23,7 @@ from wds_tools.index.listing import LISTING_NAME, ShardRecord, offsets_name, wri
 from wds_tools.sources.cache.names import object_key
 from wds_tools.sources.options import Remote
 
-__all__ = ["Target", "targets_of"]
+__all__ = ["Target", "targets_of", "without_secret"]
 
 _log = logging.getLogger(__name__)
 
@@ -101,13 +101,18 @@ def targets_of(shards: Sequence[str], out: Path | None, remote: Remote | None) -
 
 
 def _without_secrets(urls: Sequence[str]) -> list[str]:
-    names = [_without_secret(url) for url in urls]
+    names = [without_secret(url) for url in urls]
     if names != list(urls):
         _log.warning("the listing names the shards without passwords and signatures, which are not for passing on")
     return names
 
 
-def _without_secret(url: str) -> str:
+def without_secret(url: str) -> str:
+    """How a listing names a shard on a host: without what opens it.
+
+    Raises:
+        UsageError: a query that holds a secret and may say which object it is.
+    """
     if addresses.scheme(url) not in {"http", "https"}:
         return _PASSWORD.sub(r"\1@", url)  # the user stays: of abfs://container@account it is a part of the place
     if not _EXTRA.search(url):
