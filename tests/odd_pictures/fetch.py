@@ -2,7 +2,8 @@
 
 None of them is kept in this repository: some have no licence of their own. pip fetches Pillow's source distribution, of
 the version that is installed here; apt the rest, with a list of sources of its own, so that no setting of the machine
-is changed or needed and no rights beyond a user's. What is there already is not fetched again.
+is changed or needed and no rights beyond a user's (Debian's keys come with the package debian-archive-keyring). What is
+there already is not fetched again.
 
 PngSuite: Debian has no package of it. libpng's source has its own copy, and Go's a part.
 """
