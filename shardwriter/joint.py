@@ -29,6 +29,7 @@ from wds_tools.errors import TargetError
 from wds_tools.index.listing import LISTING_NAME
 from wds_tools.merge_lines import merge_lines
 from wds_tools.merge_listings import merge_listings
+from wds_tools.tally import absent_classes
 
 __all__ = ["Joint", "check_joined", "check_parts_free", "clear_joined"]
 
@@ -131,7 +132,7 @@ class Joint:
             whole,
             listing=listing,
             failures=failures,
-            empty=samples.empty if isinstance(samples, ClassFolders) else (),
+            empty=samples.empty if isinstance(samples, ClassFolders) else _absent(leg.target, listing),
             advice=advice(whole.shards, whole.bytes, settings.max_samples, settings.max_bytes, parts=self._parts),
             splits={},
         )
@@ -193,6 +194,12 @@ def clear_joined(task: Task) -> None:
             for leg in joined:
                 leg.clear()
                 leg.target.remove(name for name, _ in _files_of_parts(leg.target))
+
+
+def _absent(target: Target, listing: Path | str | None) -> tuple[str, ...]:
+    """The classes of which the joined dataset has no sample."""
+    facts = {} if listing is None else json.loads(target.read(LISTING_NAME))
+    return absent_classes(facts.get("classes", ()), facts.get("labels", {}))
 
 
 def _taken(leg: Leg) -> TargetError:

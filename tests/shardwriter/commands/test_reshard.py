@@ -113,14 +113,15 @@ def test_the_options_of_packing_are_its_own_too(tmp_path: Path, old: Path) -> No
     assert listing["shardlist"][0]["checksum"].startswith("sha256:")
 
 
-def test_classes_that_nothing_is_left_of_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [(), ("--parts", 2)], ids=["one piece", "parts"])
+def test_classes_that_nothing_is_left_of_are_told_apart(tmp_path: Path, cut: tuple[object, ...]) -> None:
     """Their names stay, since labels are places among the names."""
     for number, name in enumerate(["ant", "bee", "cat", "dog"]):
         (tmp_path / "p" / name).mkdir(parents=True)
         (tmp_path / "p" / name / "1.jpg").write_bytes(picture(number))
     pack(tmp_path / "p", tmp_path / "old")
-    done = run(tmp_path / "old", tmp_path / "new", "--where", "cls in (1, 3)")
-    assert "packed 2 pictures of 2 of 4 classes into 1 shard" in done.stdout
+    done = run(tmp_path / "old", tmp_path / "new", "--where", "cls in (1, 3)", *cut)
+    assert "packed 2 pictures of 2 of 4 classes into " in done.stdout
     assert "warning: 2 classes have no pictures: 'ant', 'cat'" in done.stdout
     assert open_dataset(tmp_path / "new").classes == ("ant", "bee", "cat", "dog")
     info = CliRunner().invoke(root, ["info", str(tmp_path / "new")]).stdout
