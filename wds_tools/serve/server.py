@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from wds_tools.addresses import given
 from wds_tools.errors import UsageError
 from wds_tools.serve.answers import Answer, answer_request
 from wds_tools.serve.connection import Limits, Served
@@ -85,7 +86,7 @@ def serve(
         UsageError: options that cannot be; from `open`: no such folder, or an address or a port that cannot be had.
     """
     return Server(
-        Path(directory),
+        Path(given(directory, "directory")),
         host=host,
         port=port,
         connections=connections,

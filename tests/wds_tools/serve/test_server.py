@@ -531,6 +531,8 @@ def test_ipv6(folder: Path) -> None:
 def test_what_cannot_be_served(folder: Path, server: Server) -> None:
     with pytest.raises(UsageError, match="cannot be served: Not a directory"):
         serve(folder / "a.tar").open()
+    with pytest.raises(UsageError, match="directory is empty"):
+        serve("")
     with pytest.raises(UsageError, match="cannot be served: No such file"):
         serve(folder / "none").open()
     with pytest.raises(UsageError, match=r"cannot be listened at: .*in use.*0 takes a free one"):
