@@ -25,10 +25,12 @@ class Commits:
 
     Args:
         publish: brings a shard that is whole, by its name, to where it shall lie.
+        before: called by that thread before each shard gets its name.
     """
 
-    def __init__(self, publish: Callable[[str], None]) -> None:
+    def __init__(self, publish: Callable[[str], None], before: Callable[[], None] | None = None) -> None:
         self._publish = publish
+        self._before = before
         self._thread: ThreadPoolExecutor | None = None
         self._pending: Future[Committed] | None = None
 
@@ -36,7 +38,7 @@ class Commits:
         """Begin to commit; the one before has been fetched by `finished`."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="shard-commit")
-        self._pending = self._thread.submit(_commit, sink, record, note, self._publish)
+        self._pending = self._thread.submit(_commit, sink, record, note, self._before, self._publish)
 
     def finished(self, *, wait: bool) -> Committed | None:
         """The shard that has come through since, or the error that it met."""
@@ -68,7 +70,19 @@ class Commits:
         return None if pending is None else _result(pending)
 
 
-def _commit(sink: Sink, record: ShardRecord, note: object, publish: Callable[[str], None]) -> Committed:
+def _commit(
+    sink: Sink,
+    record: ShardRecord,
+    note: object,
+    before: Callable[[], None] | None,
+    publish: Callable[[str], None],
+) -> Committed:
+    try:
+        if before is not None:
+            before()
+    except BaseException:
+        sink.discard()
+        raise
     sink.commit()
     publish(sink.path.name)
     return Committed(dataclasses.replace(record, checksum=sink.checksum), note)

@@ -7,7 +7,8 @@ listing is written. One JSON object a line:
     {"failed": [leg, place, path, kind, reason, equals]}   a sample that is not in the shards
     {"shard": {...}}                                       a shard that the disk has, and how far the run had come
 
-A shard's line is appended, and waited for, when the disk has the shard under its name. It says at which place of the
+A shard's line is appended when the disk has the shard under its name, and is on the disk before the next shard gets its
+name (`sync`, which Run has called by the thread that commits). It says at which place of the
 run's order the next shard begins (`next`), where its samples lie, and what they were counted as. What a run does after
 that place is a function of the place: a new shard, the same samples. So a run that reads these lines ends in the same
 bytes as one that was never broken.
@@ -184,9 +185,10 @@ class Journal:
             return cls(path, path.open("ab"))
 
     def shard(self, line: ShardLine) -> None:
-        """Note a shard that the disk has, and wait until the disk has that too."""
+        """Note a shard that the disk has. A kill leaves the line there; for a power cut it has to be synced."""
         self._append({"shard": line.json()})
-        self.sync()
+        with translated(self.path):
+            self._file.flush()
 
     def failed(self, leg: int, place: int, failure: Failure) -> None:
         """Note a sample that is not in the shards. It need not be on the disk before the next shard is."""
@@ -201,7 +203,7 @@ class Journal:
                 yield Failure(*line["failed"][2:])
 
     def sync(self) -> None:
-        """Wait until the disk has all of it."""
+        """Wait until the disk has all of it. From any thread."""
         with translated(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -29,7 +29,13 @@ class LegWork:
         resumed: samples that were there already.
     """
 
-    def __init__(self, leg: Leg, settings: Settings, on_commit: Callable[[ShardRecord, Any], None]) -> None:
+    def __init__(
+        self,
+        leg: Leg,
+        settings: Settings,
+        on_commit: Callable[[ShardRecord, Any], None],
+        before_commit: Callable[[], None],
+    ) -> None:
         self.leg = leg
         self.tally = Tally()
         self.misnamed = 0
@@ -41,6 +47,7 @@ class LegWork:
             max_bytes=settings.max_bytes,
             checksum=settings.checksum,
             on_commit=on_commit,
+            before_commit=before_commit,
         )
         self.open = Opened()
 

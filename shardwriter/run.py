@@ -79,7 +79,7 @@ class Run:
         self._path = journal
         self._head = head
         self._overwrite = overwrite
-        self.legs = [LegWork(leg, settings, self._on_commit) for leg in legs]
+        self.legs = [LegWork(leg, settings, self._on_commit, self._sync) for leg in legs]
         self._position = (0, 0)
         self._known = Known(samples)
         self._changed = False
@@ -251,6 +251,10 @@ class Run:
         work = self.legs[number]
         ended, work.open = work.open, Opened()
         return number, following, ended
+
+    def _sync(self) -> None:
+        """Have the line of each shard on the disk before the next shard is there: so at most one lacks its line."""
+        self.journal.sync()
 
     def _on_commit(self, record: ShardRecord, note: Any) -> None:
         number, following, ended = note

@@ -38,6 +38,8 @@ class Shards:
         checksum: which kind to compute, None for none.
         on_commit: called with each shard and the note given with it, once and in order, after the disk has it. From
             the filling thread, in `finish`, `harvest` or `settle`.
+        before_commit: called before each shard gets its name, from a thread of its own; what on_commit did of the shard
+            before has been done then.
 
     Attributes:
         records: of the shards that the disk has, in order.
@@ -57,6 +59,7 @@ class Shards:
         max_bytes: int | None,
         checksum: str | None = None,
         on_commit: Callable[[ShardRecord, object], object] | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> None:
         check_kind(checksum)
         self.target = target
@@ -71,7 +74,7 @@ class Shards:
         self._begun = 0
         self._sink: Sink | None = None
         self._claim: Claim | None = None
-        self._commits = Commits(target.publish)
+        self._commits = Commits(target.publish, before_commit)
         self._thread: ThreadPoolExecutor | None = None
 
     @property
