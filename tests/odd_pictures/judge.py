@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.odd_pictures import wanted
+from tests.odd_pictures.chunk import ByTheChunk
 from tests.odd_pictures.contained import Ended, contained
 from wds_tools.errors import PictureError
 from wds_tools.pictures.decode import BACKENDS, Box, Decoder
@@ -38,6 +39,8 @@ Pixels = npt.NDArray[np.uint8]
 def decoders() -> dict[str, Callable[[], Decoder]]:
     """All that this installation has, by name; each makes one."""
     found: dict[str, Callable[[], Decoder]] = {name: partial(Decoder, backend=name) for name in BACKENDS}
+    if capability().jpeg:
+        found["kernel by the chunk"] = ByTheChunk
     if capability().huffman:
         found["kernel without Huffman"] = partial(Decoder, Pictures(huffman=False), "kernel")
     return found
