@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import statistics
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders import settle
-from tests.cases.inputs_memory import children, descriptors, pss
+from tests.cases.inputs_memory import children, descriptors
 from wds_tools.sources.http import close_idle
 
 __all__ = ["Usage", "check_flat", "grown", "usage"]
@@ -26,7 +27,8 @@ class Usage:
     """What is held once nothing runs.
 
     Attributes:
-        pss_mb: memory, pages that several processes share by their part.
+        memory_mb: anonymous and shared memory that is in use. Not libraries: what share of those is this process's depends
+            on who else runs on the machine.
         threads: of the kernel's count.
         descriptors: open files.
         children: processes, the server's aside.
@@ -34,7 +36,7 @@ class Usage:
         shm: of this user in /dev/shm.
     """
 
-    pss_mb: float
+    memory_mb: float
     threads: int
     descriptors: int
     children: int
@@ -43,7 +45,7 @@ class Usage:
 
     def counts(self) -> dict[str, int]:
         """All but memory, which never is quite the same."""
-        return {name: value for name, value in asdict(self).items() if name != "pss_mb"}
+        return {name: value for name, value in asdict(self).items() if name != "memory_mb"}
 
 
 def usage(temporary: Path, folder: Path) -> Usage:
@@ -55,13 +57,18 @@ def usage(temporary: Path, folder: Path) -> Usage:
             thread.join(30)
     close_idle()
     return Usage(
-        pss_mb=pss(os.getpid()),
+        memory_mb=_memory(),
         threads=len(os.listdir("/proc/self/task")),
         descriptors=descriptors(),
         children=len(children()),
         files=sum(not name.startswith("pymp-") for name in os.listdir(temporary)) + len(list(folder.rglob(".*.tmp"))),
         shm=len([name for name in os.listdir("/dev/shm") if name.startswith("shardstream-")]),
     )
+
+
+def _memory() -> float:
+    status = Path("/proc/self/status").read_text()
+    return sum(map(int, re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE))) / 1000
 
 
 def grown(found: Sequence[tuple[float, Usage]]) -> dict[str, Any]:
@@ -72,14 +79,14 @@ def grown(found: Sequence[tuple[float, Usage]]) -> dict[str, Any]:
     """
     warm = found[len(found) // 3 :]
     half = len(warm) // 2
-    before, after = (statistics.median(each.pss_mb for _, each in part) for part in (warm[:half], warm[half:]))
-    slope = statistics.linear_regression([at for at, _ in warm], [each.pss_mb for _, each in warm]).slope
+    before, after = (statistics.median(each.memory_mb for _, each in part) for part in (warm[:half], warm[half:]))
+    slope = statistics.linear_regression([at for at, _ in warm], [each.memory_mb for _, each in warm]).slope
     first, last = warm[0][1].counts(), warm[-1][1].counts()
     return {
-        "pss_mb": {
+        "memory_mb": {
             "first": round(before, 1),
             "last": round(after, 1),
-            "most": round(max(each.pss_mb for _, each in found), 1),
+            "most": round(max(each.memory_mb for _, each in found), 1),
             "slope_mb_a_minute": round(60 * slope, 3),
         },
         **{name: {"first": first[name], "last": last[name]} for name in first},
@@ -92,7 +99,7 @@ def check_flat(held: Mapping[str, Any]) -> None:
     Raises:
         AssertionError: with the figures.
     """
-    memory = held["pss_mb"]
-    counts = [each for name, each in held.items() if name != "pss_mb"]
+    memory = held["memory_mb"]
+    counts = [each for name, each in held.items() if name != "memory_mb"]
     assert memory["last"] - memory["first"] < MOST_GROWN_MB, held
     assert all(each["last"] <= each["first"] for each in counts), held
