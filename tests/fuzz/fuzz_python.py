@@ -8,6 +8,8 @@ process. Needs atheris, which is on PyPI for Linux on x86_64.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 import random
@@ -43,7 +45,8 @@ def fuzz_all(seconds: str, names: Sequence[str], root: Path) -> int:
     """
     import atheris  # type: ignore[import-untyped]
 
-    with atheris.instrument_imports(include=["wds_tools", "shardwriter", "loaders"]):
+    packages = ["wds_tools", "shardwriter", "loaders"]
+    with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=packages):  # a line a module
         from tests.fuzz.targets.table import TARGETS
 
     root.mkdir(parents=True, exist_ok=True)
