@@ -52,7 +52,8 @@ def _check_size(data: BytesLike) -> None:
                     raise FieldError(f"torch data that unpack to {size:,} bytes, more than the limit")
                 pickled = [archive.read(entry) for entry in entries if entry.filename.endswith("data.pkl")]
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-            raise FieldError(f"torch data do not load: {error}") from error
+            cure = "It was cut off or damaged: copy it again, or save it anew."
+            raise FieldError(f"torch data do not load: {error}", cure=cure) from error
     if any(_BYTEARRAY.search(each) for each in pickled):
         words = "torch data with a bytearray, whose size they may state freely"
         raise FieldError(words, cure="Store a tensor of uint8.")
