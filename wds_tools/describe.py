@@ -21,7 +21,7 @@ from wds_tools.dataset import Dataset, open_dataset
 from wds_tools.errors import ShardstreamError, public
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import LISTING_NAME, read_listing
+from wds_tools.index.listing import LISTING_NAME
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.pictures.facts import read_facts
 from wds_tools.sample import SPECIAL, RawSample
@@ -156,7 +156,7 @@ def _checksum(listing: str | None, remote: Remote | None) -> str | None:
     """The kind that the listing's first shard has, which all of a listing have."""
     if listing is None:
         return None
-    first = read_listing(listing, fetch=Files(IndexCache(None), remote).read).checksums[0]
+    first = Files(IndexCache(None), remote).listing(listing).checksums[0]
     return None if first is None else first.partition(":")[0]
 
 

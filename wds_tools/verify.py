@@ -30,7 +30,6 @@ from wds_tools.cores import usable_cores
 from wds_tools.errors import ShardError, ShardstreamError, public
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import read_listing
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.shard import ShardNotes, iter_samples
 from wds_tools.sources.base import Source
@@ -240,7 +239,7 @@ class _Totals:
                 self._left[each.place] += 1
                 self._tallies[each.place] = Tally()
         for place, count in self._left.items():
-            if count != len(read_listing(place, fetch=self._files.read).urls):
+            if count != len(self._files.listing(place).urls):
                 self._tallies[place] = None  # some of its shards only
 
     def add(self, read: _Read, expected: Expected | None) -> Iterator[ShardstreamError]:

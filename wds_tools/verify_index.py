@@ -25,7 +25,7 @@ from wds_tools.errors import ListingError, ShardError, ShardstreamError, StaleIn
 from wds_tools.index.beside import refusal, unlisted
 from wds_tools.index.fetched import Files
 from wds_tools.index.fit import offsets_from_dali, offsets_from_energon
-from wds_tools.index.listing import LISTING_NAME, Listing, read_listing
+from wds_tools.index.listing import LISTING_NAME, Listing
 from wds_tools.index.offsets import OffsetArray
 from wds_tools.index.sidecars import dali_path, energon_path
 from wds_tools.shard import scan
@@ -121,7 +121,7 @@ def compare_totals(place: str, tally: Tally, *, pictures: bool, files: Files) ->
         pictures: whether the tally looked at pictures.
         files: reads the listing.
     """
-    said, found = read_listing(place, fetch=files.read).facts, tally.facts()
+    said, found = files.listing(place).facts, tally.facts()
     if isinstance(said.get("samples"), int) and said["samples"] != tally.samples:
         yield _miscounted(place, f"{said['samples']:,} samples", f"{tally.samples:,}")
     for topic in ("fields", "labels", "pictures") if pictures else ("fields", "labels"):
@@ -149,7 +149,7 @@ def _may_be_there(listing: str, files: Files) -> bool:
     if not addresses.is_remote(listing):
         return Path(listing).is_file()
     try:
-        read_listing(listing, fetch=files.read)
+        files.listing(listing)
     except UnavailableError:
         return False
     except ListingError:
@@ -166,7 +166,7 @@ def _guarded(listing: str, problem: Callable[[ShardstreamError], None], files: F
 
 
 def _listed(place: str, files: Files) -> dict[str, Expected]:
-    listing = read_listing(place, fetch=files.read)
+    listing = files.listing(place)
     rows = _rows(listing, files)
     return {
         url: Expected(

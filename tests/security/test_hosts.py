@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import loaders
 from loaders import Reading
 from tests.builders import write_labels
 from tests.servers.faulty import FaultyServer
+from wds_tools.cli import root
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import ListingError, UsageError
 from wds_tools.make_index import make_index
@@ -84,6 +86,19 @@ def test_a_host_that_only_a_listing_names_gets_no_headers(
         assert "function of the url" in str(caught.value)
         with pytest.raises(UsageError, match="another host"):
             expand(url, remote=Remote(headers=headers))
+    assert stranger.requests == []
+
+
+@pytest.mark.parametrize("command", ["cache warm", "info", "ls", "verify", "verify --decode", "plan --batch-size 2"])
+def test_a_file_of_headers_is_for_the_hosts_that_a_command_names(
+    command: str, folder: Path, stranger: FaultyServer, tmp_path: Path
+) -> None:
+    (tmp_path / "headers").write_text("Authorization: Bearer s3cr3t\n")
+    with FaultyServer(_leading_away(folder, stranger)) as host:
+        words = [*command.split(), "--headers", str(tmp_path / "headers"), host.url("/shard/dataset.json")]
+        run = CliRunner().invoke(root, words)
+    assert run.exit_code == 2, run.output
+    assert "your headers" in run.output
     assert stranger.requests == []
 
 

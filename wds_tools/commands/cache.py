@@ -19,7 +19,6 @@ from wds_tools.contents import printable
 from wds_tools.errors import UsageError
 from wds_tools.index.cache import IndexCache, default_cache_dir
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import read_listing
 from wds_tools.index.prune import Kept, clear_index, kept_index
 from wds_tools.sources.options import Remote
 from wds_tools.urls import places
@@ -173,7 +172,7 @@ def _shards(urls: Sequence[str], remote: Remote | None) -> list[tuple[str, int |
     files = Files(IndexCache(None), remote)
     for place in places(urls, remote=remote):
         if place.listing:
-            listing = read_listing(place.url, fetch=files.read)
+            listing = files.listing(place.url)
             sizes = (int(size) for size in listing.sizes)
             found += [(url, size if size >= 0 else None) for url, size in zip(listing.urls, sizes, strict=True)]
         else:

@@ -15,7 +15,7 @@ from wds_tools.dataset import open_dataset
 from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError, public, there_are
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import LISTING_NAME, read_listing
+from wds_tools.index.listing import LISTING_NAME
 from wds_tools.sample import KEY, SPECIAL, URL, BytesLike, RawSample
 from wds_tools.sources.options import Remote
 from wds_tools.streamed import open_pass
@@ -145,8 +145,8 @@ def _picture(data: BytesLike) -> str:
 def _with_class(label: int, shard: str, remote: Remote | None) -> str:
     """The label, with its class's name where the listing beside the shard has one."""
     try:
-        read = Files(IndexCache(None), remote).read
-        names = read_listing(addresses.join(shard, LISTING_NAME), fetch=read).facts.get("classes")
+        listing = Files(IndexCache(None), remote).listing(addresses.join(shard, LISTING_NAME))
+        names = listing.facts.get("classes")
     except ShardstreamError:
         return str(label)
     if not isinstance(names, list) or not 0 <= label < len(names):

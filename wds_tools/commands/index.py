@@ -13,7 +13,7 @@ from wds_tools.commands.remote import remote_options
 from wds_tools.contents import printable
 from wds_tools.index.cache import IndexCache
 from wds_tools.index.fetched import Files
-from wds_tools.index.listing import CLASSES_NAME, read_listing
+from wds_tools.index.listing import CLASSES_NAME
 from wds_tools.make_index import IndexedFolder, make_index
 from wds_tools.merge_listings import merge_listings
 from wds_tools.sources.options import Remote
@@ -108,7 +108,7 @@ def _shards(urls: tuple[str, ...], remote: Remote | None) -> int:
     """How many are named; unlike `expand` without a word on those beside, which `make_index` refuses."""
     files = Files(IndexCache(None), remote)
     found = places(urls, remote=remote)
-    return sum(len(read_listing(place.url, fetch=files.read).urls) if place.listing else 1 for place in found)
+    return sum(len(files.listing(place.url).urls) if place.listing else 1 for place in found)
 
 
 def _facts(made: IndexedFolder) -> dict[str, object]:

@@ -24,7 +24,8 @@ class Remote:
     """How remote shards are asked for.
 
     Attributes:
-        headers: sent to the hosts that the user named, never to one that a redirect leads to.
+        headers: sent to the hosts that the user named, never to one that a redirect leads to; a listing on a host that
+            names another one is refused, unless they are a function of the url, which says who gets them.
         sign: from a shard's http address to the url that is asked in its place, for stores that sign: asked once a
             shard, and again when the store refuses what it gave before. `headers` do not go to another host by it.
         attempts: how often in a row a transfer is tried without advancing before it is an error; waits between them
