@@ -24,6 +24,8 @@ __all__ = ["DEFAULT_FOLDER", "VERSION", "Material", "once", "prepare"]
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "shardstream-benchmarks"
 VERSION = 1
 """To be raised whenever other bytes come out."""
+SHARDS_VERSION = 2
+"""Of our shards alone; those of 1 have headers that are written otherwise now, so that a reshard makes them anew."""
 SHARDS = 4
 """Of pictures and of small samples: enough for two workers each to have two."""
 SMALL_BYTES = 512
@@ -62,8 +64,8 @@ def prepare(folder: Path, *, count: int) -> Material:
     """The material in `folder`, made if it is not there."""
     small_count = 10 * count
     pictures = once(folder / f"pictures-{count}-v{VERSION}", lambda target: _make_pictures(target, count))
-    shards = once(folder / f"shards-{count}-v{VERSION}", lambda target: _pack(pictures, target, count))
-    small = once(folder / f"small-{small_count}-v{VERSION}", lambda target: _write_small(target, small_count))
+    shards = once(folder / f"shards-{count}-v{SHARDS_VERSION}", lambda target: _pack(pictures, target, count))
+    small = once(folder / f"small-{small_count}-v{SHARDS_VERSION}", lambda target: _write_small(target, small_count))
     return Material(
         folder=folder,
         count=count,
