@@ -88,6 +88,8 @@ def _watched(child: int, kill: dict[str, Any] | None) -> dict[str, Any]:
     finally:
         os.close(ended)
     _, status = os.waitpid(child, 0)
+    if killed and kill is not None and kill["whom"] != "child":
+        killed = os.WIFSIGNALED(status)  # else it had ended by itself just before
     return {
         "killed": killed,
         "status": "stuck" if stuck else os.waitstatus_to_exitcode(status),

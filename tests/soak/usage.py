@@ -27,8 +27,8 @@ class Usage:
     """What is held once nothing runs.
 
     Attributes:
-        memory_mb: anonymous and shared memory that is in use. Not libraries: what share of those is this process's depends
-            on who else runs on the machine.
+        memory_mb: anonymous and shared memory that is in use. Not libraries: which share of those is this process's
+            depends on who else runs on the machine.
         threads: of the kernel's count.
         descriptors: open files.
         children: processes, the server's aside.
