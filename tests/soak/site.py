@@ -43,6 +43,8 @@ class Shards:
         self.samples = SHARDS * SAMPLES
         self.folder = folder / "shards"
         self._pristine = folder / "pristine"
+        self._aside = folder / "aside"
+        self._aside.mkdir()
         for shard in range(SHARDS):
             numbers = range(shard * SAMPLES, (shard + 1) * SAMPLES)
             samples = [(key_of(n), {"bin": content(n), "cls": b"%d" % n, "txt": key_of(n).encode()}) for n in numbers]
@@ -58,23 +60,27 @@ class Shards:
 
     def replace(self, draw: random.Random) -> str:
         """Put a whole shard of other samples in the place of one, as copying tools do it; its name."""
-        name = self._drawn(draw)
+        name = self.delete(draw)
         other = temporary_beside(self.folder / name)
         write_shard(other, [(f"other/{n}", {"bin": content(n), "cls": b"-1", "txt": b"other"}) for n in range(7)])
-        other.replace(self.folder / name)
+        other.rename(self.folder / name)
         return name
 
     def delete(self, draw: random.Random) -> str:
-        """Remove a shard; its name."""
+        """Take a shard away; its name."""
         name = self._drawn(draw)
-        (self.folder / name).unlink()
+        (self.folder / name).rename(self._aside / name)
         return name
 
     def mend(self, name: str) -> None:
-        """Bring it back as it was."""
-        other = temporary_beside(self.folder / name)
-        shutil.copy2(self._pristine / name, other)
-        other.replace(self.folder / name)
+        """Bring it back as it was: the same file, so that nobody sees another version of it by its number or time."""
+        whole = self._pristine / name
+        if (self._aside / name).exists():
+            (self._aside / name).replace(self.folder / name)
+        else:
+            (self.folder / name).write_bytes(whole.read_bytes())
+            facts = whole.stat()
+            os.utime(self.folder / name, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
     def _drawn(self, draw: random.Random) -> str:
         return f"s-{draw.randrange(SHARDS):02d}.tar"
