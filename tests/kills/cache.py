@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 from loaders import Reading, ShardLoader
@@ -76,9 +77,10 @@ class Cache:
         said = []
         (folder / "out").mkdir(parents=True)
         call = {"urls": self._url, "cache": str(folder / "cache"), "limit": self._limit, "out": str(folder / "out")}
+        empty = partial(shutil.rmtree, folder / "cache")
         for _ in range(draw.randint(1, 3)):
             whom = draw.choice(["all", "all", "main", "child"])
-            ran = self.victims.kill(draw, self._whole_s, whom=whom, **call)
+            ran = self.victims.kill(draw, self._whole_s, whom=whom, anew=empty, **call)
             said.append(f"{whom} at {ran.part:.2f} of its time with {self._check_left(folder):,} bytes there")
         self.victims.run(**call)
         assert _results(folder / "out") == self._whole

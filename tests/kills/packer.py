@@ -7,6 +7,7 @@ does from outside, at any moment of several threads and inside such calls.
 from __future__ import annotations
 
 import random
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,9 @@ class Packer:
         said: list[str] = []
         kills = draw.randint(1, 3)
         while len(said) < kills and not self._is_whole(folder, way):
-            before = written(folder)
-            ran = self.victims.kill(draw, self._whole_s[way], **call)
-            shards = self._check_left(folder, way, before)
+            kept = [written(folder)]
+            ran = self.victims.kill(draw, self._whole_s[way], anew=lambda: _begun_anew(folder, kept), **call)  # noqa: B023
+            shards = self._check_left(folder, way, *kept)
             said.append(f"at {ran.part:.2f} of its time with {shards} shards")
         if not self._is_whole(folder, way):
             before = written(folder)
@@ -107,6 +108,12 @@ class Packer:
     def close(self) -> None:
         """End the process that runs were forked from."""
         self.victims.__exit__()
+
+
+def _begun_anew(folder: Path, kept: list[dict[Path, int]]) -> None:
+    """Nothing lies there, and no shard of it has to stay."""
+    shutil.rmtree(folder)
+    kept[:] = [{}]
 
 
 def _pictures(folder: Path) -> Path:

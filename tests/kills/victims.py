@@ -20,6 +20,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -85,13 +86,22 @@ class Victims:
         assert (ran.status, ran.left) == (0, []), f"{ran}\n{ran.said}"
         return ran
 
-    def kill(self, draw: random.Random, whole_s: float, *, whom: str = "all", **arguments: Any) -> Ran:
+    def kill(
+        self,
+        draw: random.Random,
+        whole_s: float,
+        *,
+        whom: str = "all",
+        anew: Callable[[], object] = lambda: None,
+        **arguments: Any,
+    ) -> Ran:
         """Runs until one was killed before it ended: that one.
 
         Args:
             draw: says when.
             whole_s: how long an unbroken run works.
             whom: "all" processes of it, its "main" one, or one "child".
+            anew: called where a run came to its end first, so that the next one has as much to do.
             arguments: of the run.
         """
         for _ in range(_TRIES):
@@ -103,6 +113,8 @@ class Victims:
             if ran.killed:
                 self.kills += 1
                 return ran
+            whole_s = min(whole_s, ran.worked_s) if ran.worked_s > 0 else whole_s  # of a quieter moment
+            anew()
         raise AssertionError(f"{_TRIES} runs ended before they were killed")
 
     def check_nothing_left(self) -> None:
