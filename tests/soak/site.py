@@ -60,10 +60,11 @@ class Shards:
 
     def replace(self, draw: random.Random) -> str:
         """Put a whole shard of other samples in the place of one, as copying tools do it; its name."""
-        name = self.delete(draw)
+        name = self._drawn(draw)
+        os.link(self.folder / name, self._aside / name)
         other = temporary_beside(self.folder / name)
         write_shard(other, [(f"other/{n}", {"bin": content(n), "cls": b"-1", "txt": b"other"}) for n in range(7)])
-        other.rename(self.folder / name)
+        other.replace(self.folder / name)
         return name
 
     def delete(self, draw: random.Random) -> str:
