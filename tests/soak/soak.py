@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import random
 import tempfile
@@ -52,6 +53,8 @@ def soak(seconds: float, seed: int) -> dict[str, Any]:
         own = folder / "tmp"
         own.mkdir()
         stack.enter_context(_temporary_folder(own))
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable()  # full caches by the hundred; and who keeps records keeps the errors in them, and their files
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
