@@ -126,7 +126,14 @@ DAMAGED = (ShardError, ShardChangedError, StaleIndexError)
 
 FAULTS = (
     Fault(name="none", strike=_nothing),
-    Fault(name="shard truncated", strike=_shard(Shards.truncate), errors=DAMAGED, shards=True),
+    Fault(
+        name="shard truncated in place",
+        strike=_shard(Shards.truncate),
+        errors=DAMAGED,
+        shards=True,
+        applies=lambda feed: not feed.web,
+    ),
+    Fault(name="shard cut short", strike=_shard(Shards.cut), errors=DAMAGED, shards=True),
     Fault(name="shard replaced", strike=_shard(Shards.replace), errors=DAMAGED, shards=True),
     Fault(name="shard deleted", strike=_shard(Shards.delete), errors=(ShardMissingError,), shards=True),
     Fault(name="server dies and returns", strike=_dies_and_returns, applies=lambda feed: feed.web),

@@ -58,6 +58,20 @@ class Shards:
         os.truncate(self.folder / name, draw.randrange((self.folder / name).stat().st_size - 1024))
         return name
 
+    def cut(self, draw: random.Random) -> str:
+        """Put a shorter copy in the place of a shard; its name.
+
+        Not in place: a server that sends pages of a file by reference, as sendfile does, sends zeros where the file is
+        cut meanwhile, under the version that it had before.
+        """
+        name = self._drawn(draw)
+        data = (self.folder / name).read_bytes()
+        os.link(self.folder / name, self._aside / name)
+        other = temporary_beside(self.folder / name)
+        other.write_bytes(data[: draw.randrange(len(data) - 1024)])
+        other.replace(self.folder / name)
+        return name
+
     def replace(self, draw: random.Random) -> str:
         """Put a whole shard of other samples in the place of one, as copying tools do it; its name."""
         name = self._drawn(draw)
