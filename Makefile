@@ -6,7 +6,7 @@ help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 .venv/installed: pyproject.toml constraints.txt setup.py $(wildcard wds_tools/_*.[ch] wds_tools/pictures/_pixels*.[ch])
-	@echo 'making .venv: a minute or two' >&2
+	@echo 'making .venv: torch and what the tests need, some minutes' >&2
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

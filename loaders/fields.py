@@ -107,6 +107,11 @@ def _cure(alternatives: Sequence[str], present: Sequence[str]) -> str:
             )
     if not present:
         return 'Mark it optional as "txt?", or leave it out of fields=.'
+    if "cls" in alternatives:
+        return (
+            "A class label comes from class folders, or from a column of a table, when packing (docs/inputs.md). "
+            f'Without one name what is there, fields={_argument(present)}, or mark it optional as "cls?".'
+        )
     return (
         f'Name what is there, such as fields={_argument(present)}, alternatives as "jpg;png", or mark it optional as '
         '"txt?".'

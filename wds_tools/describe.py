@@ -18,8 +18,8 @@ from typing import Any
 from wds_tools import addresses, codec
 from wds_tools.contents import read_range
 from wds_tools.dataset import Dataset, open_dataset
-from wds_tools.errors import ShardstreamError, public
-from wds_tools.index.cache import IndexCache
+from wds_tools.errors import DataError, ShardstreamError, UnavailableError, public
+from wds_tools.index.cache import IndexCache, default_cache_dir
 from wds_tools.index.fetched import Files
 from wds_tools.index.listing import LISTING_NAME
 from wds_tools.index.sidecars import dali_path, energon_path
@@ -110,7 +110,8 @@ def describe(urls: Urls, *, remote: Remote | None = None) -> Description:
         remote: how remote hosts are asked; the defaults where None.
 
     Raises:
-        ShardstreamError: as `dataset.open_dataset`; and UnavailableError for a shard that cannot be read.
+        ShardstreamError: as `dataset.open_dataset`. A host that does not answer any more is a note: what the listing
+            says stands.
     """
     index = _index_of(urls, remote)  # before opening, which may write to the cache
     dataset = open_dataset(urls, remote=remote)
@@ -120,7 +121,13 @@ def describe(urls: Urls, *, remote: Remote | None = None) -> Description:
         with dataset.open_shard(shard) as source:
             if not addresses.is_remote(source.url) and (warnings := _warnings(source)):
                 notes[source.url] = warnings
-            samples += _read_some(dataset, shard, source)
+            try:
+                samples += _read_some(dataset, shard, source)
+            except (
+                UnavailableError
+            ) as error:  # after all retries: the next sample would take as long, and the next shard
+                notes[source.url] = [f"not looked at: {error.problem}"]
+                break
     said = dataset.listing
     labels = {name: _object(counts) for name, counts in _object(said.get("labels")).items()}
     return Description(
@@ -156,7 +163,7 @@ def _checksum(listing: str | None, remote: Remote | None) -> str | None:
     """The kind that the listing's first shard has, which all of a listing have."""
     if listing is None:
         return None
-    first = Files(IndexCache(None), remote).listing(listing).checksums[0]
+    first = Files(IndexCache(default_cache_dir()), remote).listing(listing).checksums[0]  # as opening has kept it
     return None if first is None else first.partition(":")[0]
 
 
@@ -191,7 +198,7 @@ def _warnings(source: Source) -> list[str]:
 
 
 def _read_some(dataset: Dataset, shard: int, source: Source) -> Iterable[RawSample]:
-    """Evenly spread samples of one shard; one that cannot be read is left to `wds verify`."""
+    """Evenly spread samples of one shard; damage is left to `wds verify`."""
     count = int(dataset.counts[shard])
     some = min(count, SAMPLES_A_SHARD)
     ids = [int(dataset.starts[shard]) + step * count // some for step in range(some)]
@@ -199,7 +206,7 @@ def _read_some(dataset: Dataset, shard: int, source: Source) -> Iterable[RawSamp
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         try:
             yield read_range(source, begin, end)
-        except ShardstreamError:
+        except DataError:
             continue
 
 

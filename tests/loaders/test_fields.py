@@ -74,3 +74,8 @@ def test_image_applies_to_every_picture_or_by_field() -> None:
     assert [spec.image for spec in specs] == [crop, Mask(), None]
     (spec,) = parse_fields(("JPG",), {"jpg": Resize(4)})
     assert spec.image == Resize(4)
+
+
+def test_who_has_no_labels_is_told_where_they_come_from() -> None:
+    with pytest.raises(MissingFieldError, match=r"class folders.*docs/inputs\.md.*fields=\(\"jpg\",\).*cls\?"):
+        parse_fields(("jpg", "cls"), None)[1].find({"__key__": "a", "jpg": b""})

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.builders import picture, write_labels, write_pictures, write_shard, write_tar
 from wds_tools.describe import SAMPLES_A_SHARD, SHARDS_LOOKED_AT, describe
 from wds_tools.make_index import make_index
+from wds_tools.serve import serve
+from wds_tools.sources.options import Remote
 
 
 def test_counts_are_of_the_whole_and_fields_of_the_samples_looked_at(tmp_path: Path) -> None:
@@ -51,3 +55,20 @@ def test_oddities_are_noted_and_a_field_that_some_lack_is_counted(tmp_path: Path
 def test_mixed_formats_are_counted(tmp_path: Path) -> None:
     shard = write_shard(tmp_path / "a.tar", [("a", {"jpg": picture(1)}), ("b", {"jpg": picture(2, form="PNG")})])
     assert describe(shard).fields["jpg"].pictures["formats"] == {"jpeg": 1, "png": 1}
+
+
+def test_a_host_that_is_gone_is_asked_once_and_its_listing_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "data"
+    make_index(write_labels(folder, [30, 30, 30]))
+    remote = Remote(attempts=2, give_up_s=2.0, connect_s=1.0)
+    with serve(folder) as server:
+        url = f"{server.url}/dataset.json"
+        assert describe(url, remote=remote).looked_at == 90
+    found = describe(url, remote=remote)
+    assert (found.shards, found.samples, found.field_counts, found.looked_at) == (3, 90, {"cls": 90}, 0)
+    ((shard, notes),) = found.notes.items()
+    assert shard.endswith("0.tar")
+    assert "not looked at" in notes[0]

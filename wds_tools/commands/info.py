@@ -55,8 +55,14 @@ def _lines(found: Description) -> Iterator[tuple[str, str]]:
         yield "name", printable(found.name)
     yield "shards", f"{found.shards:,}, samples in each: {spread}, {options.size(found.bytes)}"
     yield "samples", f"{found.samples:,}"
-    for at, (name, facts) in enumerate(found.fields.items()):
-        yield "" if at else "fields", _field(name, facts, found)
+    fields = [_field(name, facts, found) for name, facts in found.fields.items()]
+    fields += [
+        f"{printable(name)}: {options.counted(count, 'sample')}, not among the {found.looked_at:,} looked at"
+        for name, count in found.field_counts.items()
+        if name not in found.fields
+    ]
+    for at, text in enumerate(fields):
+        yield "" if at else "fields", text
     if found.classes is not None:
         yield "classes", _classes(found.classes, set(found.absent_classes))
     for name, counts in found.labels.items():
@@ -89,7 +95,8 @@ def _field(name: str, facts: FieldFacts, found: Description) -> str:
     sizes = found.pictures.get(name, {})
     formats = sizes.get("formats") or facts.pictures.get("formats")
     if isinstance(formats, dict):
-        text += ", " + ", ".join(f"{count} {kind}" for kind, count in formats.items())
+        looked = "" if sizes.get("formats") or count in {None, facts.samples} else f"of {facts.samples:,} looked at "
+        text += f", {looked}" + ", ".join(f"{count} {kind}" for kind, count in formats.items())
     if {"width", "height"} <= set(sizes):
         text += f", {_spread(sizes['width'])} wide, {_spread(sizes['height'])} high"
     elif "mean_width" in facts.pictures:

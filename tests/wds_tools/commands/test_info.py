@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from shardwriter import ShardWriter, pack
-from tests.builders import picture, write_pictures, write_tar
+from tests.builders import picture, write_pictures, write_shard, write_tar
 from wds_tools.cli import root
 from wds_tools.make_index import make_index
 
@@ -75,6 +75,15 @@ def test_of_foreign_shards_it_says_what_is_unknown(tmp_path: Path) -> None:
 def test_notes_name_the_shard(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("README", b""), ("a.txt", b"")])
     assert f"note      {tmp_path}/a.tar: 1 file whose name" in info(str(tmp_path)).output
+
+
+def test_a_field_that_is_counted_and_not_seen_is_listed(tmp_path: Path) -> None:
+    samples = [(f"{n:03d}", {"jpg": picture(n)} | ({"txt": b"rare"} if n == 1 else {})) for n in range(200)]
+    write_shard(tmp_path / "a.tar", samples)
+    make_index(tmp_path)
+    lines = info(str(tmp_path)).output.splitlines()
+    assert any("jpg: picture, 200 samples" in line and "of 64 looked at 64 jpeg" in line for line in lines)
+    assert any("txt: 1 sample, not among the 64 looked at" in line for line in lines)
 
 
 def test_json_has_the_same_facts(tmp_path: Path) -> None:
