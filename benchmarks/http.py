@@ -159,6 +159,15 @@ def _epoch(urls: str, read: loaders.Reading | None = None) -> Iterator[int]:
             yield len(pictures)
 
 
+def _second_epoch(urls: str, read: loaders.Reading | None = None) -> Iterator[int]:
+    """Timed from its first batch on; the first epoch comes before."""
+    with _loader(urls, read or loaders.Reading()) as loader:
+        for _ in loader:
+            pass
+        for pictures, _ in loader:
+            yield len(pictures)
+
+
 def _waiting(url: str) -> Row:
     with _loader(url, loaders.Reading()) as loader:
         for _ in loader:
@@ -181,8 +190,8 @@ def _cached(folder: Path, url: str, scratch: Path, watch: Watch) -> list[Row]:
         pass
     before = _answered(scratch / "nginx")
     contestants: dict[str, Contestant] = {
-        OURS: partial(_epoch, url, read),
-        LOCAL: partial(_epoch, str(folder)),
+        OURS: partial(_second_epoch, url, read),
+        LOCAL: partial(_second_epoch, str(folder)),
     }
     work = "batches over http, second epoch, cached"
     rows = rows_of(work, compare(contestants, watch), {LOCAL: 0.95}, unit="pictures/s")

@@ -133,8 +133,8 @@ class Quick:
         self.looked_at: tuple[int, int, int] | None = None
         self._way = way
         self._column = column
-        self._others = [(at, spec) for at, spec in enumerate(specs) if at != column]
-        self._special = any(name in SPECIAL for _, spec in self._others for name in spec.alternatives)
+        self._others = [(at, spec, spec.alternatives[0]) for at, spec in enumerate(specs) if at != column]
+        self._special = any(name in SPECIAL for _, spec, _ in self._others for name in spec.alternatives)
         self._labels: dict[bytes, Any] = {}
         self._in_vain = 0
         self._columns = len(specs)
@@ -192,8 +192,8 @@ class Quick:
             sample[KEY], sample[URL], sample[INDEX] = key, url, number
         values: list[Any] = [None] * self._columns
         try:
-            for at, spec in self._others:
-                name = spec.find(sample)
+            for at, spec, first in self._others:
+                name = first if first in sample else spec.find(sample)
                 if name is not None:
                     values[at] = sample[name] if name in SPECIAL else self._decoded(name, sample[name])
         except ShardstreamError:  # said where it is made again

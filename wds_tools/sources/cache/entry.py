@@ -1,6 +1,6 @@
 """One entry that is open: what is there is read, checked once a process; what is missing is written under a lock.
 
-Reads are positioned reads of a plain file, as fast as those of any local shard. A leaf is held against its crc32 before
+Reads are positioned reads of a plain file, as fast as those of any local shard. A leaf is held against its check before
 this process first believes it; `sound` remembers which were, one byte a leaf, for as long as the entry lives (it is
 handed in, so that opening a shard again starts from there: 16 MB for a cache of a terabyte). Whatever the disk answers,
 no read fails here: it is `False`, and the caller asks the origin.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import zlib
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -29,6 +29,7 @@ from wds_tools.sources.cache.layout import (
     Layout,
     Record,
     State,
+    leaf_check,
     pack_header,
     pack_origin,
     pack_record,
@@ -126,15 +127,15 @@ class Entry:
         record = self.record(start // EXTENT)
         if record.state is not State.PRESENT:
             return None
+        data = _scratch(min(last * LEAF, self.layout.size) - first * LEAF)
         try:
-            data = memoryview(bytearray(min(last * LEAF, self.layout.size) - first * LEAF))
             self._file.read_into(first * LEAF, data)
         except ShardstreamError:
             self._refuse_closed()
             return False
         for leaf in range(first, last):
             piece = data[(leaf - first) * LEAF : (leaf - first + 1) * LEAF]
-            if zlib.crc32(piece) != record.checks[leaf % _LEAVES]:
+            if leaf_check(piece) != record.checks[leaf % _LEAVES]:
                 return False
             self.sound[leaf] = 1
         return True
@@ -237,7 +238,7 @@ class Writer:
         """
         start, stop = self.entry.layout.span(extent)
         _write(self._descriptor, data, start)
-        self._note(extent, State.PRESENT, [zlib.crc32(data[at : at + LEAF]) for at in range(0, stop - start, LEAF)])
+        self._note(extent, State.PRESENT, [leaf_check(data[at : at + LEAF]) for at in range(0, stop - start, LEAF)])
         first, last = start // LEAF, (stop - 1) // LEAF + 1
         self.entry.sound[first:last] = b"\1" * (last - first)
 
@@ -263,6 +264,19 @@ def create(path: Path, temporary: Path, header: Header) -> None:
         temporary.rename(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+_local = threading.local()
+
+
+def _scratch(nbytes: int) -> memoryview:
+    """So many bytes, of this thread's own memory where it is less than an extent: fresh memory costs more than a check."""
+    if nbytes >= EXTENT:
+        return memoryview(bytearray(nbytes))
+    kept: bytearray = getattr(_local, "kept", bytearray())
+    if len(kept) < nbytes:
+        kept = _local.kept = bytearray(nbytes + nbytes // 2)
+    return memoryview(kept)[:nbytes]
 
 
 def _read(file: LocalFile, offset: int, length: int) -> bytes:

@@ -11,7 +11,7 @@ connection, blocks of 256 KiB from all over 16 shards of 8 MiB, 8 threads: the f
 0.85 s, the whole after 1.67, 1.19 and 1.31 s, for extents of 1, 4 and 16 MiB, in 128, 32 and 16 requests. Readers that
 want more at once get it: neighbouring extents are asked for in one request.
 
-A leaf (64 KiB) is what is checked at once: the record of an extent holds a crc32 for each of its leaves, so that the
+A leaf (64 KiB) is what is checked at once: the record of an extent holds a check for each of its leaves, so that the
 first read of 100 KB in a process checks 192 KiB and not 4 MiB.
 
 A record is written in place with one call, after its data. It carries a check over itself, its place and the file's
@@ -30,6 +30,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from xxhash import xxh3_64_intdigest
+
+from wds_tools.sample import BytesLike
+
 __all__ = [
     "BLOCK",
     "EXTENT",
@@ -38,6 +42,7 @@ __all__ = [
     "Layout",
     "Record",
     "State",
+    "leaf_check",
     "pack_header",
     "pack_origin",
     "pack_record",
@@ -54,7 +59,7 @@ BLOCK = 4096
 _LEAVES = EXTENT // LEAF
 _RECORD = struct.Struct(f"<II{_LEAVES}I")
 _PLACE = struct.Struct("<16sQI")
-_MAGIC = b"shardstream-cache-1\n"
+_MAGIC = b"shardstream-cache-2\n"
 _ORIGIN = struct.Struct("<II")
 _ORIGIN_AT = 3072
 _URL_SHOWN, _VERSION_SHOWN = 200, 32  # characters; in the worst case each is twelve bytes of JSON
@@ -69,7 +74,7 @@ class State(IntEnum):
 
 
 class Record(NamedTuple):
-    """One extent: how far it is, and the crc32 of each leaf where it is present."""
+    """One extent: how far it is, and the `leaf_check` of each leaf where it is present."""
 
     state: State
     checks: Sequence[int] = ()
@@ -167,6 +172,11 @@ def unpack_record(birth: bytes, extent: int, data: bytes) -> Record:
 
 def _check(birth: bytes, extent: int, state: int, checks: Sequence[int]) -> int:
     return zlib.crc32(struct.pack(f"<{_LEAVES}I", *checks), zlib.crc32(_PLACE.pack(birth, extent, state)))
+
+
+def leaf_check(data: BytesLike) -> int:
+    """The check of a leaf's bytes: the low 32 bits of their xxh3, at 64 GB/s where zlib's crc32 does 4."""
+    return xxh3_64_intdigest(data) & 0xFFFFFFFF
 
 
 def pack_header(header: Header) -> bytes:
