@@ -270,7 +270,7 @@ _local = threading.local()
 
 
 def _scratch(nbytes: int) -> memoryview:
-    """So many bytes, of this thread's own memory where it is less than an extent: fresh memory costs more than a check."""
+    """So many bytes, of memory that this thread keeps where it is less than an extent: fresh memory costs more."""
     if nbytes >= EXTENT:
         return memoryview(bytearray(nbytes))
     kept: bytearray = getattr(_local, "kept", bytearray())
