@@ -125,6 +125,7 @@ def test_decoded_pictures_in_memory_belong_to_nobody_then(tmp_path: Path, monkey
     assert not any(shm.iterdir())
 
 
+@pytest.mark.long
 def test_workers_with_more_under_way_than_a_pipe_holds_end_with_their_parent(tmp_path: Path) -> None:
     """Labels of 7,000 samples go inside the message: 56 KB, of which a pipe takes one."""
     with started(write_labels(tmp_path / "d", [70_000]), 7000, "fork", "", "") as (process, workers):

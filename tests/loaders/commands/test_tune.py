@@ -53,6 +53,7 @@ def test_a_table_a_reason_and_code_that_runs(pictures: str) -> None:
     assert runs(printed_code(done), "loader") == "ShardLoader [8, 8]"
 
 
+@pytest.mark.long
 def test_workers_are_tried_and_end(pictures: str) -> None:
     done = tune(pictures, "--batch-size", "4", "--field", "cls", "--budget", "15s", "--json")
     assert done.exit_code == 0, done.output

@@ -172,6 +172,7 @@ def test_an_epoch_leaves_nothing_behind(labels: str, left_behind: Left) -> None:
         assert left_behind() == before
 
 
+@pytest.mark.long
 def test_nothing_piles_up_over_fifty_shards_broken_off_after_one_sample(labels: str, left_behind: Left) -> None:
     before = left_behind()
     loader = stream(pipes(labels), batch_size=1, prefetch=1)
@@ -209,6 +210,7 @@ def test_any_other_end_leaves_nothing_behind_either(labels: str, left_behind: Le
     assert left_behind() == before
 
 
+@pytest.mark.long
 def test_at_most_one_child_for_each_open_shard(labels: str, left_behind: Left) -> None:
     before = left_behind()
     with stream(pipes(labels), interleave=2, batch_size=2) as loader:

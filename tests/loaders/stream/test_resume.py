@@ -39,6 +39,7 @@ def rest_of(loader: StreamLoader, state: dict[str, Any]) -> list[list[int]]:
     return batches
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(
     batch_size=st.integers(3, 30),

@@ -291,6 +291,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_million_samples_are_paged_searched_and_filtered(million: Path) -> None:
     with live(million) as get:
         reply = get("/?at=777660")
