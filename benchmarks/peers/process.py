@@ -87,7 +87,8 @@ class PeerProcess:
         """End it and its workers; twice does nothing."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # closing says once more what could not be said to one that had ended
+                    pipe.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         with suppress(ProcessLookupError):  # its workers, should it not have ended them

@@ -67,6 +67,16 @@ def test_an_error_of_the_peer_is_told_and_does_not_end_it(material: Material, tm
         process.attempt(work_of(material, tmp_path))
 
 
+def test_one_that_has_ended_before_it_is_asked_says_how(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho built for another machine >&2\nexit 3\n")
+    broken.chmod(0o755)
+    with PeerProcess(PEERS[OURS], python=str(broken), log=tmp_path / "log.txt", cores=1) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is there to be waited for
+        with pytest.raises(PeerError, match="status 3: built for another machine"):
+            process.load()
+
+
 def test_closing_twice_ends_it_once(tmp_path: Path) -> None:
     with started(OURS, tmp_path) as process:
         process.close()
