@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.servers.faulty import Behaviour, Conversation, Deliver, FaultyServer, Reply, drops, ends, sends_on, whole
+from tests.servers.faulty import (
+    Behaviour,
+    Conversation,
+    Deliver,
+    FaultyServer,
+    Reply,
+    drops,
+    ends,
+    sends_on,
+    stalls,
+    trickles,
+    whole,
+)
 from tests.servers.proxy import Proxy
 from tests.servers.relay import Relay
 from wds_tools.errors import UnavailableError, UsageError
@@ -287,3 +299,24 @@ def test_a_relay_with_a_cap_hands_on_the_same_bytes() -> None:
     with FaultyServer({"/x.tar": CONTENT}) as server, Relay(server.port, bytes_per_s=5e6) as relay:
         with HttpFile(f"http://127.0.0.1:{relay.port}/x.tar") as file:
             assert read(file, 1, 400_000) == CONTENT[1:400_001]
+
+
+@pytest.mark.timeout(60)  # the rest, byte by byte, would take five minutes
+def test_nobody_waits_for_the_rest_of_a_transfer_that_was_given_up_for_its_pace() -> None:
+    slow = Behaviour(deliver=trickles(70_000))
+    impatient = Remote(attempts=4, give_up_s=20, connect_s=5, minimum_rate=2000, stall_s=0.5)
+    with FaultyServer({"/x.tar": CONTENT}, [slow]) as server:
+        with HttpFile(server.url("/x.tar"), remote=impatient) as file:
+            assert read(file, 0, 86_000) == CONTENT[:86_000]
+        assert server.connections == 2
+
+
+@pytest.mark.timeout(60)  # `stall_s` is ten minutes
+@pytest.mark.parametrize("slow", [stalls(10), trickles(10, every_s=0.1)], ids=["silent", "trickling"])
+def test_nobody_waits_for_a_page_that_nobody_reads(slow: Deliver) -> None:
+    patient = Remote(attempts=2, give_up_s=600, connect_s=5, stall_s=600)
+    page = Reply(503, {"Content-Length": "9000", "Retry-After": "0"}, bytes(9000))
+    with FaultyServer({"/x.tar": CONTENT}, [Behaviour(lambda _request, _stored: page, slow)]) as server:
+        with HttpFile(server.url("/x.tar"), remote=patient) as file:
+            assert read(file, 5, 100) == CONTENT[5:105]
+        assert server.connections == 2

@@ -38,6 +38,7 @@ from wds_tools.sources.options import Remote
 __all__ = ["Answer", "ask"]
 
 _DRAINED = 16 << 10  # what is sooner read than a new connection made: the pages with redirects and errors
+_DRAIN_S = 0.5  # if it comes; a connection is worth no more waiting
 _SECOND_CONNECT_S = 1.0  # while it connects, nobody looks at the first
 _NONE = urllib3.Retry(total=False, redirect=False)  # which is ours to do
 _BROKEN = (OSError, http.client.HTTPException, HTTPError)
@@ -65,6 +66,7 @@ class Answer:
         self._exchange = exchange
         self._meter = Meter(remote)
         self._ahead = b""
+        self._failed = False
 
     @property
     def proves_its_end(self) -> bool:
@@ -100,6 +102,13 @@ class Answer:
         return self._read(buffer)
 
     def _read(self, buffer: memoryview) -> int:
+        try:
+            return self._read_once(buffer)
+        except Fault:
+            self._failed = True  # the rest would be as slow
+            raise
+
+    def _read_once(self, buffer: memoryview) -> int:
         began = time.monotonic()
         try:
             count = self._body.readinto1(buffer)
@@ -115,21 +124,24 @@ class Answer:
 
     def close(self) -> None:
         """Give the connection back, to be used again where the body has been read or its rest is short."""
+        drained = self._drained()
         self._exchange.over()
-        if self._drained():
+        if drained and not self._exchange.is_cut:
             self._response.release_conn()
         else:
             self._response.close()
 
     def _drained(self) -> bool:
-        left = self._body.length
-        if self._exchange.is_cut:
+        left, ends = self._body.length, time.monotonic() + _DRAIN_S
+        if self._failed or self._exchange.is_cut:
             return False
         if self._body.fp is not None and left is not None and left <= _DRAINED:
             rest = memoryview(bytearray(left))
             try:
-                while self._body.fp is not None and self._body.readinto1(rest):
-                    pass
+                while self._body.fp is not None and (seconds := ends - time.monotonic()) > 0:
+                    self._exchange.hurry(seconds)
+                    if not self._body.readinto1(rest):
+                        break
             except _BROKEN:
                 return False
         return self._body.fp is None and self._body.length in {None, 0}

@@ -88,6 +88,11 @@ class Exchange:
         """How long one read of the socket may take."""
         return None if self._socket is None else self._socket.gettimeout()
 
+    def hurry(self, seconds: float) -> None:
+        """Let a read of the socket take so long at most; the next request on it sets its own time."""
+        if self._socket is not None:
+            self._socket.settimeout(seconds)
+
     def over(self) -> None:
         """The connection is about to serve others: no `cut` may reach it any more."""
         self._socket = None
