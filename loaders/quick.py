@@ -229,9 +229,9 @@ def _way(
 
 
 def _together(slots: list[int]) -> slice | list[int]:
-    """The same slots as numpy indexes fastest: all of a chunk, as nearly always, are a slice."""
-    first, last = slots[0], slots[-1]
-    return slice(first, last + 1) if last - first + 1 == len(slots) else slots
+    """The same slots as numpy indexes fastest: all of a chunk in their order, as nearly always, are a slice."""
+    first = slots[0]
+    return slice(first, first + len(slots)) if slots == list(range(first, first + len(slots))) else slots
 
 
 def _wanted(specs: Sequence[FieldSpec], column: int) -> list[str]:

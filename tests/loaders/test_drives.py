@@ -8,6 +8,7 @@ turn, that never happens, and the wait is given up with an error.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +19,10 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from loaders import Reading, ShardLoader
+from loaders import RandomResizedCrop, Reading, ShardLoader
 from loaders.drives import Drives, device_of
 from loaders.shards import OpenShards
-from tests.builders import settle, write_shard
+from tests.builders import settle, write_pictures, write_shard
 from wds_tools.dataset import Dataset, open_dataset
 from wds_tools.sources.base import Source
 
@@ -256,3 +257,14 @@ def test_a_shard_that_is_gone_is_said_by_whoever_reads_it(tmp_path: Path, other:
                 found += batch.cls.tolist()
         assert found == list(range(len(found)))
     assert np.array_equal(dataset.shards_of(np.array([0, 7, 8, 63])), [0, 0, 1, 7])
+
+
+def test_batches_do_not_depend_on_where_the_shards_lie(tmp_path: Path, other: Path) -> None:
+    here = sorted(Path(write_pictures(tmp_path / "here", [8] * 4)).iterdir())
+    spread = [path if n % 2 else Path(shutil.copy(path, other)) for n, path in enumerate(here)]
+    every: list[list[Any]] = []
+    for urls in (here, spread):
+        fields = ("jpg", "cls", "__key__", "__index__")
+        with ShardLoader(urls, batch_size=16, fields=fields, image=RandomResizedCrop(24), threads=1) as loader:
+            every.append([[batch[0].tobytes(), *map(list, batch[1:])] for _ in range(2) for batch in loader])
+    assert every[0] == every[1]
