@@ -328,27 +328,7 @@ class ShardLoader:
         """What was done so far, where the time went, and what sets the pace."""
         session = self._begin()
         told, self._told = self._told, True
-        report = session.stats.report(
-            threads=self._recipe.threads,
-            slabs_made=session.slabs.made,
-            slabs_reused=session.slabs.reused,
-            skipped=session.quarantine.counts,
-            backend=self._recipe.backend,
-            prefetch=self._recipe.read.prefetch,
-            transformed=self._recipe.transform is not None or self._recipe.collate is not None,
-            missing="" if told else capability().missing,
-            parts=session.plan.progress(self._cursor.epoch, self._cursor.position),
-            traffic=session.traffic,
-        )
-        cache = session.decoded
-        return replace(
-            report,
-            cache_hits=cache.hits,
-            cache_misses=cache.misses,
-            cache_kept=cache.kept,
-            cache_damaged=cache.damaged + cache.stale,
-            cache_bytes=cache.bytes,
-        )
+        return session.report(self._cursor, missing="" if told else capability().missing)
 
     def placements(self, *, epoch: int, batch: int) -> list[PlacedSample]:
         """What a batch of this rank is made of, and where its pictures are cut; headers are read, nothing is decoded.

@@ -9,16 +9,17 @@ stands. Nothing here refers to the loader, so that a loader that is let go ends 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from loaders.decoded.store import DecodedCounts
 from loaders.engine import Engine, Observer, Span
-from loaders.fetch import Traffic
 from loaders.job import BatchJob, Cursor
 from loaders.kept import announcing_what_is_not_kept, kept_of
 from loaders.make import Maker, Worker
 from loaders.read import SampleReader
 from loaders.recipe import Recipe
+from loaders.report import Report
 from loaders.schedule import Schedule
 from loaders.selection import AnyPlan
 from loaders.slab import Allocate, Slabs
@@ -94,7 +95,7 @@ class Session:
             plan, recipe, rank=rank, world_size=world_size, slabs=self.slabs, begin=begin, locate=locate
         )
         maker = Maker(plan, recipe, self._reader, self._store)
-        self.quarantine = maker.quarantine
+        self._quarantine = maker.quarantine
         self._engine: Engine[BatchJob, Worker] = Engine(
             maker.chunk,
             maker.worker,
@@ -104,16 +105,6 @@ class Session:
         )
         self._next: Cursor | None = None
         self._part: object = None
-
-    @property
-    def traffic(self) -> Traffic:
-        """What was fetched of remote shards."""
-        return self._reader.traffic
-
-    @property
-    def decoded(self) -> DecodedCounts:
-        """What came of the cache of decoded pictures."""
-        return self._store.report() if self._store is not None else DecodedCounts()
 
     @property
     def global_batch(self) -> int:
@@ -152,6 +143,31 @@ class Session:
                 return
             yield job
             del job
+
+    def report(self, cursor: Cursor, *, missing: str) -> Report:
+        """What was done up to `cursor`; `missing` says what the decode kernel lacks."""
+        recipe = self.recipe
+        report = self.stats.report(
+            threads=recipe.threads,
+            slabs_made=self.slabs.made,
+            slabs_reused=self.slabs.reused,
+            skipped=self._quarantine.counts,
+            backend=recipe.backend,
+            prefetch=recipe.read.prefetch,
+            transformed=recipe.transform is not None or recipe.collate is not None,
+            missing=missing,
+            parts=self.plan.progress(cursor.epoch, cursor.position),
+            traffic=self._reader.traffic,
+        )
+        cache = self._store.report() if self._store is not None else DecodedCounts()
+        return replace(
+            report,
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+            cache_kept=cache.kept,
+            cache_damaged=cache.damaged + cache.stale,
+            cache_bytes=cache.bytes,
+        )
 
     def close(self) -> None:
         """End the threads and close the shards; twice does nothing."""
