@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from wds_tools import progress
 from wds_tools.commands.options import Target
 from wds_tools.commands.remote import remote_options
 from wds_tools.sources.options import Remote
+
+if TYPE_CHECKING:
+    from shardwriter.inputs.base import BaseInput
 
 __all__ = ["pack"]
 
@@ -80,4 +84,22 @@ def pack(
     with progress.bar("reading the source", unit=unit) as bar:
         samples = make_input(source, chosen, temporary=out, progress=bar.advance)
     with samples:
+        _say_that_there_are_no_labels(samples, chosen)
         packing.run(ctx, samples, out, places=("SOURCE", "OUT"), remote=remote)
+
+
+def _say_that_there_are_no_labels(samples: BaseInput, chosen: InputOptions) -> None:
+    """Of pictures alone, before they are packed; who names the fields knows."""
+    from shardwriter.inputs.flat import FlatFolder
+    from wds_tools.codec import kind_of
+
+    if not isinstance(samples, FlatFolder) or "fields" in chosen.said:
+        return
+    fields = sorted(samples.fields)
+    if fields and all(kind_of(field) == "picture" for field in fields):
+        click.echo(
+            f"note: these are pictures without labels, which a loader reads with fields=({';'.join(fields)!r},). Labels"
+            " are taken from a folder for each class, from files beside the pictures (1.cls, 1.txt, 1.json), or from a"
+            " table: `wds pack table.csv OUT --image-column NAME --label-column NAME`.",
+            err=True,
+        )

@@ -75,6 +75,21 @@ def test_exit_status_2_and_one_line_when_used_wrongly(tmp_path: Path, pictures: 
     assert wds("pack", pictures, tmp_path / "out", "--overwrite").exit_code == 0
 
 
+def test_says_once_that_there_are_no_labels(tmp_path: Path, picture: Picture) -> None:
+    (tmp_path / "flat").mkdir()
+    for number in range(3):
+        (tmp_path / f"flat/{number}.jpg").write_bytes(picture(number))
+    result = wds("pack", tmp_path / "flat", tmp_path / "out")
+    assert result.exit_code == 0
+    assert result.output.count("without labels") == 1
+    assert "fields=('jpg',)" in result.stderr
+    assert "(1.cls, 1.txt, 1.json)" in result.stderr
+    assert "labels" not in wds("pack", tmp_path / "flat", tmp_path / "named", "--fields", "jpg").output
+    for number in range(3):
+        (tmp_path / f"flat/{number}.cls").write_text("1")
+    assert "labels" not in wds("pack", tmp_path / "flat", tmp_path / "labelled").output
+
+
 def test_takes_the_labels_of_another_dataset(tmp_path: Path, pictures: Path) -> None:
     (tmp_path / "classes.txt").write_bytes(b"zebra\r\nbee\nant\n")
     result = wds("pack", pictures, tmp_path / "out", "--classes", tmp_path / "classes.txt")
