@@ -151,7 +151,8 @@ class Decoder:
             if self._kernel and profile is None:
                 _resize_by_kernel(self._kernel, view, out, turn)
             else:
-                small = resized(view.image, stored, view.box)
+                image = turbo.as_image(view.pixels) if isinstance(view.pixels, np.ndarray) else view.pixels
+                small = resized(image, stored, view.box)
                 _write(turned(small if profile is None else in_srgb(small, profile, self.notes), turn), out)
         return out
 
@@ -238,7 +239,7 @@ class Decoder:
         return may and kernel.jpeg(data, facts, part, *target)
 
     def _stored(self, data: BytesLike, facts: Facts, part: Box, target: tuple[int, int]) -> tuple[View, bytes | None]:
-        """The part, as it lies in the file, before it is resized to a target (width, height); mode L, RGB or RGBX.
+        """The part, as it lies in the file, before it is resized to a target (width, height): grey, RGB or RGBX.
 
         And the colour profile from which it is to be converted afterwards; None where it is not.
         """
@@ -273,7 +274,7 @@ def _cure(backend: str | None) -> str | None:
 
 def _resize_by_kernel(kernel: Kernel, view: View, out: Pixels, turn: int) -> None:
     left, top, right, bottom = view.box
-    pixels = _array(view.image) if view.pixels is None else view.pixels
+    pixels = view.pixels if isinstance(view.pixels, np.ndarray) else _array(view.pixels)
     kernel.resize(pixels, Box(left, top, right - left, bottom - top), out, turn)
 
 

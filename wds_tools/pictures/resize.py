@@ -22,11 +22,10 @@ __all__ = ["View", "hull", "nearest", "resized", "scale_for"]
 
 
 class View(NamedTuple):
-    """The pixels around a box: the image, the box in it as left, top, right, bottom, and the pixels without a copy."""
+    """The pixels around a box, as an image or as they were decoded, and the box in them: left, top, right, bottom."""
 
-    image: Image.Image
+    pixels: Image.Image | npt.NDArray[np.uint8]
     box: tuple[float, float, float, float]
-    pixels: npt.NDArray[np.uint8] | None = None
 
 
 def scale_for(part: Box, target: tuple[int, int]) -> int:

@@ -29,7 +29,7 @@ from wds_tools.sample import BytesLike
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Scratch", "decoded", "knows"]
+__all__ = ["Scratch", "as_image", "decoded", "knows"]
 
 _CODINGS = frozenset({"baseline", "sequential", "progressive", "arithmetic", "arithmetic progressive"})
 _DAMAGE = re.compile(r"premature end|bad huffman|bad arithmetic|instead of RST", re.IGNORECASE)
@@ -63,7 +63,7 @@ def knows(facts: Facts) -> bool:
 
 
 def decoded(data: BytesLike, facts: Facts, part: Box, target: tuple[int, int], scratch: Scratch) -> View | None:
-    """Decode what a box needs (L or RGBX); None where simplejpeg cannot read the picture and another decoder may.
+    """Decode what a box needs, grey or RGBX; None where simplejpeg cannot read the picture and another decoder may.
 
     Args:
         data: a whole JPEG that `knows` accepts.
@@ -87,10 +87,25 @@ def decoded(data: BytesLike, facts: Facts, part: Box, target: tuple[int, int], s
     memory = scratch.take((height + 1) * stride)  # one row to spare: Pillow wants whole rows behind a view
     if not _decode(data, facts, (height, width, scale), memory[: height * stride]):
         return None
-    image = _view(memory, (right - left, bottom - top), (top * width + left) * channels, stride, facts.mode)
     box = (part.left - left, part.top - top, part.left + part.width - left, part.top + part.height - top)
     pixels = memory[: height * stride].reshape(height, width, channels)
-    return View(image, box, pixels[top:bottom, left:right])
+    return View(pixels[top:bottom, left:right], box)
+
+
+def as_image(pixels: Memory) -> Image.Image:
+    """What `decoded` made, as Pillow's picture of mode L or RGB.
+
+    Of colour this is a copy, which pays: Pillow would take RGBX where it lies, and resize all four. A crop of 224 takes
+    0.94 of the time.
+    """
+    from PIL import Image
+
+    rows, columns, channels = pixels.shape
+    stride = pixels.strides[0]
+    lying = np.lib.stride_tricks.as_strided(pixels, (rows * stride,), (1,), writeable=False)
+    if channels == 1:
+        return Image.frombuffer("L", (columns, rows), lying, "raw", "L", stride, 1)
+    return Image.frombytes("RGB", (columns, rows), lying, "raw", "RGBX", stride, 1)
 
 
 def _rows_to(bottom: int, facts: Facts) -> int:
@@ -142,10 +157,3 @@ def _leniently(data: BytesLike, colours: str, memory: Memory, bounds: dict[str, 
     except ValueError:
         return False
     return True
-
-
-def _view(memory: Memory, size: tuple[int, int], begin: int, stride: int, mode: str) -> Image.Image:
-    from PIL import Image
-
-    mode = "L" if mode == "L" else "RGBX"
-    return Image.frombuffer(mode, size, memory[begin:], "raw", mode, stride, 1)
