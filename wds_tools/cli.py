@@ -10,7 +10,8 @@ What all commands share is decided here, once:
 - exit status 0 done, 1 found something wrong, 2 used wrongly; as for other Unix programs 130 is stopped by Ctrl-C, 143
   ended by SIGTERM, and 141 that whoever read the output went away (`wds ls ... | head`);
 - an error of ours, or of the file system, is one line that begins with `wds:`; a traceback is a bug of ours;
-- a value that an option does not take is answered with the nearest that it takes;
+- a value that an option does not take is answered with the nearest that it takes, and an option that a command does not
+  have with the one that is meant, if one is;
 - colours are for terminals, and not for those who set NO_COLOR (https://no-color.org).
 """
 
@@ -78,6 +79,15 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 
 
+_WORLD, _SHARD, _THREADS = ("world-size",), ("max-samples", "max-bytes"), ("threads", "jobs")
+_MEANT = {
+    **dict.fromkeys(("ranks", "gpus", "nproc", "nproc-per-node", "num-replicas"), _WORLD),
+    **dict.fromkeys(("shard-size", "samples-per-shard", "maxcount", "maxsize"), _SHARD),
+    **dict.fromkeys(("workers", "num-workers", "num-threads", "processes"), _THREADS),
+}
+"""What options are called elsewhere (torchrun, DataLoader, webdataset, FFCV), to what they are called here."""
+
+
 class _Root(click.Group):
     """A group whose commands are imported on first use."""
 
@@ -127,7 +137,11 @@ class _Root(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            told = _with_nearest(error) if isinstance(error, click.BadParameter) else error
+            told: click.UsageError = error
+            if isinstance(error, click.BadParameter):
+                told = _with_nearest(error)
+            elif isinstance(error, click.NoSuchOption):
+                told = _with_meant(error)
             # What was typed is repeated, and may be a url with a password.
             raise click.UsageError(public(told.format_message()), ctx=told.ctx) from None
         except ShardstreamError as error:
@@ -188,6 +202,21 @@ def _with_nearest(error: click.BadParameter) -> click.BadParameter:
     near = difflib.get_close_matches(typed[1], map(str, kind.choices), n=1, cutoff=0.4)
     message = error.message + (f" Did you mean {near[0]!r}?" if near else "")
     return click.BadParameter(message, ctx=error.ctx, param=error.param, param_hint=error.param_hint)
+
+
+def _with_meant(error: click.NoSuchOption) -> click.UsageError:
+    """Name the option that is meant, and not, as click does, one that is only spelled a little like it."""
+    typed = error.option_name.lstrip("-").replace("_", "-")
+    params = error.ctx.command.params if error.ctx is not None else ()
+    known = [name.removeprefix("--") for param in params for name in param.opts if name.startswith("--")]
+    message = f"No such option {error.option_name!r}."
+    if f"no-{typed}" in known:
+        return click.UsageError(f"{message} It is the default, and --no-{typed} turns it off.", ctx=error.ctx)
+    meant = [name for name in _MEANT.get(typed, ()) if name in known]
+    meant = meant or [name for name in known if len(typed) > 1 and (name.startswith(typed) or typed.startswith(name))]
+    meant = meant or difflib.get_close_matches(typed, known, n=1, cutoff=0.7)
+    said = f" Did you mean {' or '.join(f'--{name}' for name in meant)}?" if meant else ""
+    return click.UsageError(message + said, ctx=error.ctx)
 
 
 def _load(entry: CommandEntry) -> click.Command:

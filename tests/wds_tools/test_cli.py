@@ -86,6 +86,25 @@ def _command(error: BaseException) -> click.Command:
 
 
 @pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("plan", "--ranks"), "No such option '--ranks'. Did you mean --world-size?"),
+        (("pack", "--shard-size"), "No such option '--shard-size'. Did you mean --max-samples or --max-bytes?"),
+        (("verify", "--num_workers"), "No such option '--num_workers'. Did you mean --jobs?"),
+        (("plan", "--world"), "No such option '--world'. Did you mean --world-size?"),
+        (("pack", "--max-sampels"), "No such option '--max-sampels'. Did you mean --max-samples?"),
+        (("pack", "--shuffle"), "No such option '--shuffle'. It is the default, and --no-shuffle turns it off."),
+        (("info", "--ranks"), "No such option '--ranks'."),
+        (("--lanes",), "No such option '--lanes'."),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_one_that_is_meant(typed: tuple[str, ...], said: str) -> None:
+    result = run(*typed, "4", "a.tar")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"Error: {said}"
+
+
+@pytest.mark.parametrize(
     ("error", "status", "line"),
     [
         (NoShardsError("no shards match", cure="Look."), 2, "wds: no shards match. Look."),
