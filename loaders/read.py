@@ -277,12 +277,16 @@ class SampleReader:
         lent = Lent(len(samples))
         where = self.located(samples) if where is None else where
         if where is not None:
-            lent.borrow(list(map(self._opened, where[0].tolist())), claims, where[1:])
+            try:
+                lent.borrow(list(map(self._opened, where[0].tolist())), claims, where[1:])
+            except BaseException:  # of what was fetched, such as too little memory for it
+                lent.__exit__()
+                raise
         return lent
 
     def _opened(self, shard: int) -> OpenShard | None:
         try:
-            return self._shards.open(shard)
+            return self._shards.open_with_others(shard)
         except ShardstreamError:
             return None
 

@@ -52,9 +52,11 @@ class OpenShards:
         self.cache = DiskCache(read.cache, read.cache_bytes) if read.cache and self.remote.any() else None
         self._open: dict[int, OpenShard] = {}
         self._away: weakref.WeakSet[OpenShard] = weakref.WeakSet()  # remote ones, also those that only a thread has
+        self._held: weakref.WeakSet[OpenShard] = weakref.WeakSet()  # those with a descriptor, likewise
         self._closing = threading.Event()
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = max(16, min(_MAX_OPEN, soft // 4))
+        self._most_lent = max(self._limit, soft // 2)
 
     def source(self, shard: int) -> Source:
         """The shard as a source; it stays open for as long as a thread reads from it."""
@@ -80,9 +82,17 @@ class OpenShards:
             if self._closing.is_set():  # meanwhile
                 opened.source.close()
         if not remote or self.cache is not None:  # it holds a descriptor
+            self._held.add(opened)
             for old in list(self._open)[: max(0, len(self._open) + 1 - self._limit)]:  # the oldest, opened long ago
                 self._open.pop(old, None)
         return self._open.setdefault(shard, opened)  # where two threads opened it at once, one copy closes at once
+
+    def open_with_others(self, shard: int) -> OpenShard | None:
+        """As `open`, for who wants many at once; None where too many are held already, of which one at a time is read.
+
+        With 64 threads that hold 16 each, the 1,024 files that a process may have open by default would be too few.
+        """
+        return self._open.get(shard) or (self.open(shard) if len(self._held) < self._most_lent else None)
 
     def _opened(self, shard: int, *, remote: bool) -> Source:
         source, cache = self._dataset.open_shard(shard), self.cache if remote else None

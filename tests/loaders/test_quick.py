@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import json
 import tarfile
@@ -16,9 +18,11 @@ from hypothesis import strategies as st
 from loaders import CenterCrop, Mask, RandomResizedCrop, Reading, Resize, ShardLoader
 from loaders.fields import parse_fields
 from loaders.quick import Quick, cut_of
-from tests.builders import picture, write_tar
+from loaders.read import SampleReader, Scratch
+from tests.builders import picture, write_labels, write_tar
 from tests.loaders.remote_data import indexed, served
 from tests.wds_tools.pictures.made import saved, scene, with_orientation
+from wds_tools.dataset import open_dataset
 from wds_tools.errors import DataError
 from wds_tools.fields.arrays import encode_npy
 from wds_tools.pictures import _pixels
@@ -314,3 +318,40 @@ def test_what_python_cannot_place_is_left_to_it() -> None:
     with pytest.raises(OverflowError):
         crop.place(10, 10, [1e-9] * 44)
     assert _pixels.Kernel().place(cut, 10, 10, np.full(44, 1e-9)) is None
+
+
+def test_few_descriptors_are_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what a process may have open, the half: a thread of its own would hold sixteen, and there may be many."""
+    dataset = open_dataset(write_labels(tmp_path, [1] * 40))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (48, 48))
+    reader = SampleReader(dataset)
+    try:
+        with reader.lent(np.arange(40)) as lent:
+            assert (lent.places[:, 3] > 0).tolist() == [True] * 24 + [False] * 16
+        encoded = reader.read(np.arange(40), Scratch())
+        assert [int(each.parse()["cls"]) for each in encoded] == list(range(40))
+    finally:
+        reader.close()
+
+
+def test_an_error_that_was_kept_leaves_no_shard_open(tmp_path: Path) -> None:
+    class Failed:
+        def data(self) -> None:
+            raise MemoryError
+
+    dataset = open_dataset(write_labels(tmp_path, [2]))
+    claims: Any = [None, Failed()]
+    reader = SampleReader(dataset)
+    with pytest.raises(MemoryError):
+        reader.lent(np.arange(2), None, claims)
+    reader.close()
+    gc.collect()
+    assert not [link for link in open_files() if link.startswith(str(tmp_path))]
+
+
+def open_files() -> list[str]:
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(str(each.readlink()))
+    return found
