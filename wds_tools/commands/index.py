@@ -48,6 +48,7 @@ Exit status: 0 made or there already, 1 a shard cannot be indexed, 2 used wrongl
 )
 @remote_options
 @options.as_json
+@options.notes_are_shown()
 def index(
     urls: tuple[str, ...],
     *,

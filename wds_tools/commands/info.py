@@ -35,6 +35,7 @@ Exit status: 0 done, 1 a shard or listing cannot be read, 2 used wrongly.
 @options.urls
 @remote_options
 @options.as_json
+@options.notes_are_shown()
 def info(urls: tuple[str, ...], *, remote: Remote | None, as_json: bool) -> None:
     """Say what a dataset holds.
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,7 +16,19 @@ from wds_tools.cli import second_words
 from wds_tools.errors import counted
 from wds_tools.show.words import size
 
-__all__ = ["SEED", "ByteSize", "Duration", "Target", "as_json", "complete_urls", "counted", "echo_json", "size", "urls"]
+__all__ = [
+    "SEED",
+    "ByteSize",
+    "Duration",
+    "Target",
+    "as_json",
+    "complete_urls",
+    "counted",
+    "echo_json",
+    "notes_are_shown",
+    "size",
+    "urls",
+]
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -73,3 +88,18 @@ class Duration(click.ParamType[float]):
 def echo_json(facts: Any) -> None:
     """Facts on stdout, one object."""
     click.echo(json.dumps(facts, indent=1))
+
+
+@contextlib.contextmanager
+def notes_are_shown() -> Iterator[None]:
+    """For a command that shows the notes of shards itself: `wds_tools.shard` does not log them too."""
+    log = logging.getLogger("wds_tools.shard")  # by name, since the module would bring numpy
+    log.addFilter(_is_no_note)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_no_note)
+
+
+def _is_no_note(record: logging.LogRecord) -> bool:
+    return record.levelno != logging.WARNING

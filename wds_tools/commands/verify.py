@@ -37,6 +37,7 @@ Exit status: 0 all sound, 1 something is wrong, 2 used wrongly.
 @remote_options
 @options.as_json
 @click.pass_context
+@options.notes_are_shown()
 def verify_command(
     ctx: click.Context,
     /,

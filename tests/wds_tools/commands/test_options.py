@@ -1,8 +1,14 @@
-"""Numbers as commands print them, and times as they are typed."""
+"""Numbers as commands print them, times as they are typed, and notes, once."""
+
+import logging
+from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from tests.builders import write_tar
+from wds_tools.cli import root
 from wds_tools.commands.options import Duration, counted, size
 
 
@@ -40,3 +46,12 @@ def test_times(text: str, seconds: float) -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time"):
         Duration().convert(text, None, None)
+
+
+@pytest.mark.parametrize("command", ["verify", "info", "index"])
+def test_a_note_of_a_shard_is_told_once(command: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_tar(tmp_path / "a.tar", [("README", b""), ("a.txt", b"")])
+    done = CliRunner().invoke(root, [command, str(tmp_path)])
+    told = done.output + "".join(record.getMessage() for record in caplog.records)
+    assert (done.exit_code, told.count("whose name makes no sample")) == (0, 1), told
+    assert not logging.getLogger("wds_tools.shard").filters  # others are told by the log still
