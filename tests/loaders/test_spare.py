@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +13,12 @@ from loaders.spare import Spare
 
 def test_what_is_given_back_is_taken_again() -> None:
     spare = Spare()
-    first = spare.take(1000)
-    first[:] = b"x" * 1000
+    first = spare.take(400_000)
+    first[:] = b"x" * 400_000
     spare.give(first, room=1 << 30)
     assert spare.nbytes
-    again = spare.take(900)
-    assert bytes(again) == b"x" * 900  # the same memory
+    again = spare.take(300_000)
+    assert bytes(again) == b"x" * 300_000  # the same memory
     assert not spare.nbytes
 
 
@@ -27,6 +29,18 @@ def test_little_does_not_take_the_memory_of_much() -> None:
     assert spare.nbytes == 8 << 20
     spare.take(4 << 20)
     assert not spare.nbytes
+
+
+def test_small_ranges_take_no_more_than_they_are() -> None:
+    tracemalloc.start()
+    try:
+        spare = Spare()
+        taken = [spare.take(1000) for _ in range(200)]
+        assert tracemalloc.get_traced_memory()[0] < 400_000
+        spare.give(taken.pop(), room=1 << 30)
+        assert not spare.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_has_no_room_is_let_go() -> None:
