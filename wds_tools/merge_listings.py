@@ -32,20 +32,20 @@ from wds_tools.atomic import write_atomic
 from wds_tools.dataset import open_dataset
 from wds_tools.delivery import Delivery
 from wds_tools.errors import ListingError, NoShardsError, TargetError, UsageError, shown
+from wds_tools.index.cache import IndexCache
+from wds_tools.index.fetched import Files
 from wds_tools.index.listing import (
     CLASSES_NAME,
     FAILURES_NAME,
     LISTING_NAME,
     ShardRecord,
     offsets_name,
-    parse_listing,
     write_listing,
 )
 from wds_tools.index.targets import without_secret
 from wds_tools.merge_lines import merge_lines
 from wds_tools.sources.options import Remote
 from wds_tools.sources.pool import map_in_order
-from wds_tools.sources.resolve import open_source
 from wds_tools.tally import Tally
 
 __all__ = ["Merged", "merge_listings"]
@@ -117,12 +117,13 @@ def merge_listings(
         raise UsageError(f"{shown(listing)} is one of the listings to be joined", cure="Name another folder (--out).")
     if target.has(LISTING_NAME) and not force:
         raise TargetError("a listing is there already", url=listing, cure="Pass force=True (--force) to replace it.")
-    parts = _in_order(map_in_order(lambda place: _read(place, target, remote), places))
+    files = Files(IndexCache(None), remote)
+    parts = _in_order(map_in_order(lambda place: _read(place, target, files), places))
     records = [record for part in parts for record in part.records]
     if not records:
         raise UsageError("none of the listings has a shard")
     with target:
-        _write(target, parts, records, remote)
+        _write(target, parts, records, files)
     return Merged(
         listing=listing if target.away else Path(listing),
         parts=len(parts),
@@ -158,7 +159,7 @@ def _folder(place: str) -> str:
     return f"{posixpath.dirname(place)}/" if addresses.is_remote(place) else os.path.dirname(place)
 
 
-def _write(target: Delivery, parts: Sequence[_Part], records: Sequence[ShardRecord], remote: Remote | None) -> None:
+def _write(target: Delivery, parts: Sequence[_Part], records: Sequence[ShardRecord], files: Files) -> None:
     """All that lies beside the shards, the listing last."""
     name, extra = str(parts[0].facts.get("name") or target.name), _extra(parts, records)
     if isinstance(extra.get("classes"), list):
@@ -166,46 +167,47 @@ def _write(target: Delivery, parts: Sequence[_Part], records: Sequence[ShardReco
         write_atomic(target.folder / CLASSES_NAME, [lines.encode("utf-8", "surrogateescape")])
         target.deliver(CLASSES_NAME)
     if all("part" in part.facts for part in parts):
-        extra |= _join_lines(target, parts, name, remote)
+        extra |= _join_lines(target, parts, name, files)
     write_listing(target.folder / LISTING_NAME, records, name=name, extra=extra)
     target.deliver(offsets_name(LISTING_NAME), LISTING_NAME)
 
 
-def _join_lines(target: Delivery, parts: Sequence[_Part], name: str, remote: Remote | None) -> dict[str, Any]:
+def _join_lines(target: Delivery, parts: Sequence[_Part], name: str, files: Files) -> dict[str, Any]:
     """What parts left in files of lines, in one file each; the keys of the listing that follow from that."""
     failed = [part.beside(FAILURES_NAME) for part in parts if part.facts.get("failed")]
     if failed:
-        merge_lines(target, FAILURES_NAME, failed, remote)
+        merge_lines(target, FAILURES_NAME, failed, files.remote)
     else:
         target.remove(FAILURES_NAME)
     if not all("originals" in part.facts for part in parts):
         return {}
     originals = f"{name}.keys.tsv"
-    merge_lines(target, originals, [addresses.join(part.place, str(part.facts["originals"])) for part in parts], remote)
+    merge_lines(target, originals, [_originals(part, files) for part in parts], files.remote)
     return {"originals": originals}
 
 
-def _read(place: str, target: Delivery, remote: Remote | None) -> _Part:
-    data = _content(place, remote)
+def _originals(part: _Part, files: Files) -> str:
+    place = addresses.join(part.place, str(part.facts["originals"]))
+    files.refuse_strangers(part.place, [place])
+    return place
+
+
+def _read(place: str, target: Delivery, files: Files) -> _Part:
+    data = files.read(place)
     facts = _facts(data, place)
     if not facts.get("shardlist") and not facts.get("datasets"):  # a part of which nothing could be packed
         return _Part(place=place, facts=facts, records=())
-    dataset = open_dataset(place, remote=remote)
-    checksums = parse_listing(data, place, fetch=lambda url: _content(url, remote)).checksums
+    listing = files.parsed(data, place)
+    dataset = open_dataset(place, remote=files.remote)
+    if list(listing.urls) != list(dataset.urls):
+        raise ListingError("the listing became another one while it was read", url=place, cure="Join them again.")
     ends = np.cumsum(dataset.counts + 1)
     rows = np.split(np.asarray(dataset.offsets), ends[:-1])
     records = [
         ShardRecord(url=_relative(url, target), samples=len(row) - 1, bytes=int(size), offsets=row, checksum=checksum)
-        for url, size, row, checksum in zip(dataset.urls, dataset.sizes, rows, checksums, strict=True)
+        for url, size, row, checksum in zip(dataset.urls, dataset.sizes, rows, listing.checksums, strict=True)
     ]
     return _Part(place=place, facts=facts, records=records)
-
-
-def _content(place: str, remote: Remote | None) -> bytes:
-    with open_source(place, remote=remote) as source:
-        data = bytearray(source.size())
-        source.read_into(0, memoryview(data))
-    return bytes(data)
 
 
 def _facts(data: bytes, place: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Redirects and netrc: tests/wds_tools/sources/test_http_places.py.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,12 +15,15 @@ from click.testing import CliRunner
 
 import loaders
 from loaders import Reading
+from shardwriter import pack
+from shardwriter.inputs import flat_folder
 from tests.builders import write_labels
-from tests.servers.faulty import FaultyServer
+from tests.servers.faulty import Behaviour, FaultyServer, Stored, well
 from wds_tools.cli import root
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import ListingError, UsageError
 from wds_tools.make_index import make_index
+from wds_tools.merge_listings import merge_listings
 from wds_tools.sources.http import close_idle
 from wds_tools.sources.options import Headers, Remote
 from wds_tools.urls import expand
@@ -99,6 +103,34 @@ def test_a_file_of_headers_is_for_the_hosts_that_a_command_names(
         run = CliRunner().invoke(root, words)
     assert run.exit_code == 2, run.output
     assert "your headers" in run.output
+    assert stranger.requests == []
+
+
+def test_listings_to_be_joined_are_held_to_it_whatever_they_say_later(
+    folder: Path, stranger: FaultyServer, tmp_path: Path
+) -> None:
+    hostile = _leading_away(folder, stranger)["/part/dataset.json"]
+    first = Behaviour(plan=lambda request, _: well(request, Stored(hostile)))
+    with FaultyServer({f"/d/{path.name}": path.read_bytes() for path in folder.iterdir()}, [first]) as host:
+        with pytest.raises(UsageError, match="on another host, which would be sent your headers"):
+            merge_listings([host.url("/d/dataset.json")], out=tmp_path, remote=Remote(headers=TOKEN))
+    assert stranger.requests == []
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same-host", "another-host"])
+def test_a_part_names_its_keys_on_its_own_host(same: bool, stranger: FaultyServer, tmp_path: Path) -> None:
+    (tmp_path / "flat").mkdir()
+    for number in range(3):
+        (tmp_path / f"flat/{number}.cls").write_text("1")
+    pack(flat_folder(tmp_path / "flat", keys="number"), tmp_path / "out", part=(0, 1))
+    (listing,) = (tmp_path / "out").glob("*.json")
+    with FaultyServer({f"/d/{path.name}": path.read_bytes() for path in (tmp_path / "out").iterdir()}) as host:
+        if not same:
+            moved = json.loads(listing.read_text()) | {"originals": stranger.url("/d/keys.tsv")}
+            host.put(f"/d/{listing.name}", json.dumps(moved).encode())
+        with contextlib.nullcontext() if same else pytest.raises(UsageError, match="your headers"):
+            merge_listings([host.url(f"/d/{listing.name}")], out=tmp_path / "joined", remote=Remote(headers=TOKEN))
+    assert (tmp_path / "joined/train.keys.tsv").exists() is same
     assert stranger.requests == []
 
 

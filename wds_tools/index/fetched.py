@@ -85,16 +85,21 @@ class Files:
             UsageError: it names other hosts, and headers were given that nobody has said are for them.
             ShardMissingError, UnavailableError: it cannot be had.
         """
+        return self.parsed(self.read(url), url)
+
+    def parsed(self, data: bytes, url: str) -> Listing:
+        """The listing in `data`, which was read from `url`; raises as `listing`."""
 
         def named(part: str) -> bytes:
-            self._refuse_strangers(url, [part])
+            self.refuse_strangers(url, [part])
             return self.read(part)
 
-        listing = parse_listing(self.read(url), url, fetch=named)
-        self._refuse_strangers(url, listing.urls if listing.offsets is None else [*listing.urls, listing.offsets])
+        listing = parse_listing(data, url, fetch=named)
+        self.refuse_strangers(url, listing.urls if listing.offsets is None else [*listing.urls, listing.offsets])
         return listing
 
-    def _refuse_strangers(self, listing: str, named: Iterable[str]) -> None:
+    def refuse_strangers(self, listing: str, named: Iterable[str]) -> None:
+        """Raise UsageError where a listing names what lies on another host, and that would be sent the headers."""
         if self.remote is None or not self.remote.same_for_all or not addresses.is_remote(listing):
             return
         own = "/".join(listing.split("/", 3)[:3]) + "/"
