@@ -267,4 +267,5 @@ def _said(error: BaseException) -> str:
         error = inner
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return type(error).__name__ if isinstance(error, http.client.HTTPException) else str(error) or type(error).__name__
+    plain = type(error) is http.client.HTTPException or not isinstance(error, http.client.HTTPException)
+    return (str(error) if plain else "") or type(error).__name__

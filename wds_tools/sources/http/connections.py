@@ -5,6 +5,10 @@
 2. A late answer is asked for a second time, in the same thread: while the first connection waits for its first byte, a
    second one sends the same request; both sockets are watched, and who has something first goes on.
 3. A transfer can be cut off by another thread (`Exchange.cut`).
+
+And one thing taken away: a socket's time is for each single byte of a line, of which the standard library reads any
+number. So all that is read by lines (heads, a proxy's too, the sizes of chunks, trailers) has to be there in that time
+as a whole, and a head or a size that ends without its line's end is no head and no size.
 """
 
 from __future__ import annotations
@@ -12,13 +16,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import select
 import socket
 import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any, Self
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -27,6 +33,8 @@ __all__ = ["Body", "Connection", "Exchange", "OvertakenError", "SecureConnection
 
 _CHUNK = 1 << 18  # so much is made room for in advance of what one read of a chunk brings
 _HEADS = 20  # "100 Continue" and its like, before the answer itself; a server may say it for ever
+_LINE = 64 << 10  # of the size of a chunk, with whatever is said behind it
+_SIZE = re.compile(rb"[ \t]*[0-9a-fA-F]{1,16}[ \t]*")
 _local = threading.local()
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
@@ -118,8 +126,11 @@ class Exchange:
 
     def _race(self, rival: Exchange) -> None:
         seconds = self._socket.gettimeout() if self._socket is not None else None
-        if _first([rival, self], seconds) is rival:
+        found = _first([rival, self], seconds)
+        if found is rival:
             raise OvertakenError
+        if found is None:
+            raise TimeoutError("neither of two requests is answered")
 
     def has_come(self) -> bool:
         """Whether something of the answer is there, now that its socket has bytes."""
@@ -170,24 +181,37 @@ def _shut(connection: socket.socket) -> None:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-class _Head:
-    """The lines of a head, which has to be there in a time: the socket's is for each single byte of a trickle."""
+class _Lines:
+    """What is read by lines, which has to be there in a time: the socket's is for each single byte of a trickle."""
 
-    def __init__(self, stream: Any, ends: float) -> None:
-        self._stream = stream
-        self._ends = ends
+    def __init__(self, stream: Any, seconds: float) -> None:
+        self.stream = stream
+        self._ends = time.monotonic() + seconds
 
     def readline(self, limit: int) -> bytes:
         line = b""
-        while len(line) < limit and not line.endswith(b"\n") and (there := self._stream.peek(1)):
+        while len(line) < limit and not line.endswith(b"\n") and (there := self.stream.peek(1)):
             if time.monotonic() > self._ends:
-                raise TimeoutError("a head that trickles")
+                raise TimeoutError("a line that trickles")
             count = there.find(b"\n") + 1 or len(there)
-            line += self._stream.read(min(count, limit - len(line)))
+            line += self.stream.read(min(count, limit - len(line)))
         return line
 
-    def close(self) -> None:
-        self._stream.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class _Head(_Lines):
+    """The same of a head, which ends with an empty line and not with the connection."""
+
+    _begun = False
+
+    def readline(self, limit: int) -> bytes:
+        line = super().readline(limit)
+        if (line or self._begun) and not line.endswith(b"\n") and len(line) < limit:
+            raise http.client.HTTPException("a head that was cut off")
+        self._begun = True
+        return line
 
 
 class Body(http.client.HTTPResponse):
@@ -196,25 +220,51 @@ class Body(http.client.HTTPResponse):
     fp: Any
     _heads = 0
 
+    def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self._socket = sock
+
     def begin(self) -> None:
         exchange = getattr(_local, "exchange", None)
         if exchange is not None:
             exchange.await_first(self)
-        whole, seconds = self.fp, exchange.seconds if exchange is not None else None
-        if seconds is not None:
-            self.fp = _Head(whole, time.monotonic() + seconds)
-        try:
+        with self._by_lines(_Head):
             super().begin()
+        coding = self.headers.get("Transfer-Encoding", "identity").strip().lower()
+        if not self.chunked and coding not in {"identity", ""}:
+            raise http.client.HTTPException("a transfer encoding that nobody asked for")
+
+    @contextlib.contextmanager
+    def _by_lines(self, kind: type[_Lines]) -> Iterator[None]:
+        """Bound what is read of the connection within the block, all in all, by the time of one read."""
+        whole, seconds = self.fp, self._socket.gettimeout()
+        if seconds is not None and whole is not None:
+            self.fp = kind(whole, seconds)
+        try:
+            yield
         finally:
-            if isinstance(self.fp, _Head):
+            if isinstance(self.fp, _Lines):
                 self.fp = whole
 
     def _read_status(self) -> tuple[str, int, str]:
         self._heads += 1
         if self._heads > _HEADS:
             raise http.client.HTTPException("interim answers without end")
-        status: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
-        return status
+        if not isinstance(self.fp, _Lines) and (seconds := self._socket.gettimeout()) is not None:
+            self.fp = _Head(self.fp, seconds)  # of a proxy that makes a tunnel: that is all there is of its answer
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        if status == HTTPStatus.SWITCHING_PROTOCOLS:
+            raise http.client.HTTPException("another protocol that nobody asked for")
+        # All of 1xx come before the answer: taken for it, they would leave it to whoever asks next on this connection.
+        return version, HTTPStatus.CONTINUE if status < 200 else status, reason
+
+    def _read_next_chunk_size(self) -> int:
+        line = self.fp.readline(_LINE)
+        size = line.partition(b";")[0].rstrip(b"\r\n")
+        # The standard library takes "-5" for a size, and the zeros with which "00001388" begins where it breaks off.
+        if not line.endswith(b"\n") or not _SIZE.fullmatch(size):
+            raise http.client.HTTPException("a chunk without its size")
+        return int(size, 16)
 
     def readinto1(self, buffer: Any, /) -> int:
         """Bytes put into the buffer by one read of the socket; 0 at the end of the body, whether it is proven or not.
@@ -235,9 +285,8 @@ class Body(http.client.HTTPResponse):
         return count
 
     def _chunk_into(self, buffer: Any) -> int:
-        data = self.read1(min(len(buffer), _CHUNK))
-        if self.chunk_left is not None and self.chunk_left < 0:  # the standard library takes "-5" for a size
-            raise http.client.HTTPException("a chunk of a negative size")
+        with self._by_lines(_Lines) if not self.chunk_left else contextlib.nullcontext():
+            data = self.read1(min(len(buffer), _CHUNK))
         buffer[: len(data)] = data
         if not data:
             self.close()
