@@ -1,7 +1,9 @@
 """What is tried again, when, and how often; what is too slow; how a host is spared. By a clock of our own."""
 
+import itertools
 import threading
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -91,6 +93,22 @@ def test_time_without_advance_ends_it_however_many_attempts_are_left(clock: Cloc
     clock.now += 30
     with pytest.raises(UnavailableError, match="given up after 2 attempts in 30"):
         patience.again(Fault("silent"))
+
+
+@pytest.mark.parametrize(("rate", "comes"), [(1001, True), (900, False)])
+def test_attempts_that_go_well_and_bring_too_little_are_given_up_too(clock: Clock, rate: int, comes: bool) -> None:
+    patience = Retry(Remote(give_up_s=30, minimum_rate=1000), URL, clock.pause)
+
+    def transfer() -> None:
+        for at in range(100):
+            clock.now += 0.5
+            patience.advanced(rate // 2, offset=at)
+
+    if comes:
+        transfer()
+        return
+    with pytest.raises(UnavailableError, match=r"too little at a time.*given up.* in 30.0 s .*offset 59"):
+        transfer()
 
 
 def test_time_in_our_own_queue_does_not_count(clock: Clock) -> None:
@@ -250,6 +268,17 @@ def test_a_time_that_a_host_names_is_for_all(clock: Clock, host: hosts.Host) -> 
     clock.now += 30
     with host.slot(8, 0.0, lambda: False) as waited:
         assert waited == 0
+
+
+@pytest.mark.timeout(30)
+def test_a_time_that_a_host_names_may_end_between_two_looks_at_the_clock(
+    host: hosts.Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = itertools.chain([1000.0, 1000.0, 1000.999], itertools.repeat(1001.0))
+    monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: next(looks)))
+    host.refused(1.0, 8)
+    with host.slot(8, 2.0, lambda: False) as waited:
+        assert waited == 1.0
 
 
 def test_an_answer_is_late_by_what_is_usual(clock: Clock, host: hosts.Host) -> None:

@@ -98,6 +98,11 @@ class Facts:
         """What If-Range takes: a strong ETag, else the date of the last change."""
         return self.etag or self.modified
 
+    def names_version_of(self, known: Facts) -> bool:
+        """Whether this states any of the versions that are known, so that `change` has something to compare."""
+        pairs = (self.etag, known.etag), (self.weak, known.weak), (self.modified, known.modified)
+        return any(None not in pair for pair in pairs)
+
     def change(self, later: Facts) -> str | None:
         """What is not the same in `later`, for a message; None where nothing contradicts."""
         if None not in (self.size, later.size) and self.size != later.size:

@@ -6,7 +6,7 @@ wants a part, so that all parts are of one object: a server that has another one
 seen by its ETag, its date or its length, and is an error.
 
 Servers that do not know If-Range aright answer with all of the same version: they are asked without it from then on,
-and what their answers say of the version is compared as before.
+and each of their answers has to name the version, which is compared as before.
 
 What an answer says is checked before a byte of it counts: status, range, length, encoding, version. A part that begins
 too early is read from where it matters, one that ends too early is continued, any other range is tried again.
@@ -156,7 +156,8 @@ class _Range:
             try:
                 with self._subject.asking(self._headers(), retry) as answer:
                     self._take(answer, *self._judge(answer))
-                retry.advanced()  # a server may send less than was asked for: the rest is asked for next
+                if self._done < len(self._buffer):  # a server may send less than was asked for: the rest comes next
+                    retry.advanced(self._done - before, offset=self._offset + self._done)
             except Fault as fault:
                 brought = max(self._done - before, 0)
                 if self._subject.facts.version is None:
@@ -190,13 +191,16 @@ class _Range:
         if answer.status == 416:
             raise Fault("the server says that the range lies behind the end, which it does not")
         if answer.status == 200:
-            return self._from_whole()
+            return self._from_whole(facts)
         self._subject.ranges = True
+        if not self._subject.conditional:
+            self._refuse_undated(facts)
         return self._from_part(answer)
 
-    def _from_whole(self) -> tuple[int, int]:
+    def _from_whole(self, facts: Facts) -> tuple[int, int]:
         subject = self._subject
         if self._condition is not None and subject.ranges is not False:
+            self._refuse_undated(facts)
             subject.conditional = False
             raise Fault("the server takes the version that it names itself for another one")
         if subject.ranges:
@@ -206,6 +210,12 @@ class _Range:
             raise self._no_ranges()
         self._done = 0
         return 0, len(self._buffer)
+
+    def _refuse_undated(self, facts: Facts) -> None:
+        """Where If-Range is no proof that it is the same object, only the version in the answer is one."""
+        known = self._subject.facts
+        if known.version is not None and not facts.names_version_of(known):
+            raise Fault("the server no longer says of which version its bytes are")
 
     def _from_part(self, answer: Answer) -> tuple[int, int]:
         part, at = Part.of(answer.headers), self._offset + self._done

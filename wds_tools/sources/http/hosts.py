@@ -66,12 +66,13 @@ class Host:
         """
         began = time.monotonic()
         with _waiting:
-            while self.is_full(limit) or self._ahead() > 0:
-                if self._ahead() > patience:
-                    raise Fault("the host has asked for time", wait=self._ahead())
+            # Asked for once a round: a time that ends between two looks would be waited for without an end.
+            while (ahead := self._ahead()) > 0 or self.is_full(limit):
+                if ahead > patience:
+                    raise Fault("the host has asked for time", wait=ahead)
                 if closed():
                     break
-                _waiting.wait(self._ahead() or None)
+                _waiting.wait(ahead or None)  # who holds a place says when it is given back
             self._busy += 1
         try:
             yield time.monotonic() - began

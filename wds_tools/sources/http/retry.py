@@ -91,8 +91,20 @@ class Retry:
         self._since += seconds
         self._began += seconds
 
-    def advanced(self) -> None:
-        """An attempt has gone well, and the transfer goes on."""
+    def advanced(self, brought: int, *, offset: int | None = None) -> None:
+        """An attempt has gone well and brought so many bytes, and the transfer goes on.
+
+        Raises:
+            UnavailableError: attempts go well and bring too little, for as long as it may take without advancing.
+        """
+        now = time.monotonic()
+        if brought >= self._remote.minimum_rate * (now - self._began):
+            self._advance()
+        elif self.left() <= 0:
+            raise self._given_up(Fault("the server sends too little at a time, and too slowly"), 0.0, offset)
+        self._began = now
+
+    def _advance(self) -> None:
         self._failures = 0
         self._since = self._began = time.monotonic()
 
@@ -108,7 +120,7 @@ class Retry:
             UnavailableError: that was the last one.
         """
         if brought >= self._remote.minimum_rate * max(1.0, time.monotonic() - self._began):
-            self.advanced()
+            self._advance()
         self._failures += 1
         wait = self._wait(fault, brought)
         if self._failures >= self._remote.attempts or wait > self.left():

@@ -6,7 +6,8 @@ has been compared, or, without any, a hash of what is skipped with that of what 
 sees one unbroken object or an error.
 
 The end is proven by Content-Length or by the mark behind the last chunk. A body that just ends (HTTP/1.0) proves
-nothing: `shows_cuts` is False then, and what the archive itself says about its end decides.
+nothing: `shows_cuts` is False then, and what the archive itself says about its end decides. The end of a part is no end
+where nobody has said how long the object is: more is asked for.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class HttpStream:
         self._subject = Subject(url, self._remote, self._expected)
         self._retry = self._subject.retry()
         self._answer: Answer | None = None
+        self._upto: int | None = None  # where the answer's part ends, however long its body
         self._position = 0
         self._brought = 0
         self._ranges = True
@@ -138,9 +140,13 @@ class HttpStream:
         if self._ended or not len(buffer):
             return 0
         answer = self._answered()
-        count = 0 if self._ended else answer.readinto(buffer)
+        room = buffer if self._upto is None else buffer[: self._upto - self._position]
+        count = 0 if self._ended or not len(room) else answer.readinto(room)
         if not count:
             self._end(answer)
+        size = self._subject.facts.size
+        if size is not None and self._position + count > size:
+            raise self._beyond(size)
         if self._seen is not None:
             self._seen.update(buffer[:count])
         self._position += count
@@ -148,11 +154,17 @@ class HttpStream:
         return count
 
     def _end(self, answer: Answer) -> None:
-        size = self._subject.facts.size
-        if not answer.ended or (size is not None and self._position < size):
+        if not self._ended and not self._is_whole(answer):
             raise Fault("the transfer ended before its stated length")
         self._ended = True
         self._let_go()
+
+    def _is_whole(self, answer: Answer) -> bool:
+        size = self._subject.facts.size
+        if size is not None:
+            return self._position == size
+        # Of a part only its own end is proven; and what was promised of the end holds for whichever answer comes to it.
+        return answer.status == 200 and answer.ended and (answer.proves_its_end or not self._shows_cuts)
 
     def _answered(self) -> Answer:
         """The answer that is being read; a new one, brought to where we stand, where there is none."""
@@ -175,8 +187,11 @@ class HttpStream:
     def _judge(self, answer: Answer) -> int:
         """How many bytes of the body have been delivered already."""
         facts = self._subject.take_note(answer)
+        self._upto = None
         if answer.status == 200:
             self._ranges = self._ranges and not self._position
+            if self._position and self._seen is None and not facts.names_version_of(self._subject.facts):
+                raise Fault("the server sends all of it anew, and no longer says of which version")
             return self._position
         if answer.status == 416 and facts.size is not None and facts.size <= self._position:
             return self._behind_the_end(facts.size)
@@ -184,6 +199,7 @@ class HttpStream:
         if part is None or not part.begin <= self._position < part.end:
             self._ranges = False  # nothing to rely on: the next attempt asks for all of it
             raise Fault("the server sends another part than it was asked for")
+        self._upto = part.end
         return self._position - part.begin
 
     def _behind_the_end(self, size: int) -> int:
@@ -196,6 +212,14 @@ class HttpStream:
             )
         self._ended = True
         return 0
+
+    def _beyond(self, size: int) -> ShardChangedError:
+        return ShardChangedError(
+            f"another object lies there than was stated: more than its {size:,} bytes come",
+            url=self.url,
+            offset=size,
+            cure="Start again; a listing or an index of the old one is made anew by `wds index --force`",
+        )
 
     def _skip(self, answer: Answer, count: int) -> None:
         fresh = hashlib.blake2b()
