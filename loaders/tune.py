@@ -7,8 +7,9 @@
 3. Those left are measured in turn until the budget is used up, five times at most.
 
 The noise is the median of the candidates' own half spreads, 2% at least, and 10% where one of them was measured only
-once. The winner is the simplest candidate within
-the noise of the fastest: fewer processes, then the loader's own order, then fewer batches ahead, then fewer threads.
+once. The winner is the simplest candidate within the noise of the fastest: fewer processes, then the loader's own
+order, then fewer batches ahead, then fewer threads. Who was dropped as slower and has at least the rate of that winner
+after all, since the machine was busy at another time, is taken back, and wins if it is simpler.
 A step between batches (`step`) makes many as fast as training needs, and so the cheapest of them the winner.
 
 The budget is kept, however small: a first measurement takes its share of what is left, from opening on, even if that is
@@ -39,6 +40,7 @@ WORKERS_START_S = 10.0
 """What worker processes take to start and to end: 9 seconds were measured on two cores, most of it importing torch."""
 
 _ROUNDS, _FIRST_ROUNDS = 5, 2
+_SLOWER = "slower"
 _BEHIND = 0.85
 _NOISE, _NOISE_OF_ONE = 0.02, 0.1
 _MEASURED = 0.6  # of the budget; the rest is for opening, and for the first batches
@@ -317,7 +319,7 @@ class _Run:
         leader = self.fastest()
         for tried in self.alive():
             if tried.rates and max(tried.rates) < _BEHIND * leader.rate:
-                tried.dropped = "slower"
+                tried.dropped = _SLOWER
 
     def result(self) -> Tuned:
         fastest = self.fastest()
@@ -325,5 +327,13 @@ class _Run:
         least = _NOISE if all(len(tried.rates) > 1 for tried in measured) else _NOISE_OF_ONE
         noise = max(least, statistics.median(tried.half_spread for tried in measured))
         good = [tried for tried in measured if tried.rate >= fastest.rate * (1 - noise)]
-        winner = min(good, key=lambda tried: tried.candidate.effort)
-        return Tuned(tried=tuple(self.tried), winner=winner, fastest=fastest, noise=noise)
+        winner = min(good, key=_effort)
+        back = [tried for tried in self.tried if tried.dropped == _SLOWER and tried.rate >= winner.rate]
+        for tried in back:
+            tried.dropped = ""
+        winner = min([winner, *back], key=_effort)
+        return Tuned(tried=tuple(self.tried), winner=winner, fastest=self.fastest(), noise=noise)
+
+
+def _effort(tried: Tried) -> tuple[int, ...]:
+    return tried.candidate.effort

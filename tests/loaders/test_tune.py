@@ -97,6 +97,18 @@ def test_noise_is_seen() -> None:
     assert found.winner.candidate.threads == 1
 
 
+def test_who_was_dropped_is_taken_back_when_others_turn_out_no_faster() -> None:
+    def busy(candidate: Candidate, number: int) -> float:
+        if candidate.threads == 2:
+            return 500.0  # dropped beside the 900 that three threads have in the first two rounds
+        return {1: 100.0, 3: 900.0 if number < 2 else 300.0}[candidate.threads]
+
+    found = World(busy).tune(FIELD[:3])
+    assert found.noise > 0.15
+    assert found.winner.candidate == Candidate(threads=2)
+    assert [tried.dropped for tried in found.tried] == ["slower", "", ""]
+
+
 def test_neighbours_join_the_leader() -> None:
     def speed(candidate: Candidate, _: int) -> float:
         return by_threads(candidate, 0) * (1.5 if candidate.prefetch >= 4 else 1.0)
