@@ -152,10 +152,9 @@ def _index(url: str, files: Files, cache: IndexCache) -> tuple[FileFacts, Offset
 
 
 def _no_index(url: str) -> UsageError:
-    where = public(url)
     return UsageError(
         "nothing says where the samples of this remote shard lie: no dataset.json beside it that lists it, no .idx",
         url=url,
-        cure=f"Make a listing in one pass over the shards, `wds index {where} --out FOLDER`, and open that; or read "
-        "them in order with loaders.StreamLoader.",
+        cure="Make a listing in one pass over all shards, `wds index URLS --out FOLDER` with the URLS that were given "
+        "here, and open FOLDER; or read them in order with loaders.StreamLoader.",
     )
