@@ -82,7 +82,7 @@ def _numbered(urls: str, text: str, remote: Remote | None) -> RawSample:
 
 
 def _keyed(urls: str, key: str, remote: Remote | None) -> RawSample:
-    shards = expand(urls, remote=remote)
+    shards = [addresses.absolute(shard) for shard in expand(urls, remote=remote)]  # as an index names them
     for shard in shards:
         with open_pass(shard, remote=remote) as source:
             sample = find(source, key)

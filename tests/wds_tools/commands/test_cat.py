@@ -48,6 +48,14 @@ def test_a_number_finds_the_same_sample_as_its_key(shards: str, number: int) -> 
     assert cat(shards, f"#{number}").output == cat(shards, f"k/{number}").output
 
 
+@pytest.mark.parametrize("named", [".", "s-{000000..000001}.tar", "dataset.json"])
+def test_a_path_may_be_relative(shards: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shards)
+    for chosen in ("k/3", "#3"):
+        assert cat(named, chosen).output == cat(shards, "k/3").output
+        assert json.loads(cat(named, chosen, "--json").output)["url"] == f"{shards}/s-000001.tar"
+
+
 def test_without_a_field_every_field_is_shown_decoded(shards: str) -> None:
     lines = cat(shards, "k/2").output.splitlines()
     shown = {line.split()[0]: line for line in lines}
