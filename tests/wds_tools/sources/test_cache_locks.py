@@ -85,6 +85,23 @@ def test_a_killed_process_gives_its_lock_back(path: Path, holder: subprocess.Pop
     assert got.is_set()
 
 
+def test_a_stopped_process_is_not_waited_for_without_end(
+    path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.kill(holder.pid, signal.SIGSTOP)
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
+    with pytest.raises(TimeoutError, match="has not gone on"), locks.exclusive(path):
+        pass
+    with path.open("r+b") as stream, pytest.raises(TimeoutError):
+        locks.share(stream.fileno())
+
+
+def test_a_wait_ends_when_nobody_wants_the_lock_any_more(path: Path, holder: subprocess.Popen[str]) -> None:
+    looks = iter([False, False, True])
+    with pytest.raises(BlockingIOError), locks.exclusive(path, unwanted=lambda: next(looks)):
+        pass
+
+
 def test_other_ranges_are_free(path: Path, holder: subprocess.Popen[str]) -> None:
     if not locks._RANGES:
         pytest.skip("flock takes the whole file")

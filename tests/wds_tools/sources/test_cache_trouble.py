@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.wds_tools.sources.cached import EXTENT, MIB, Fake, content, cost, entry_files, opened, read, whole
-from wds_tools.sources.cache import DiskCache, admission
+from wds_tools.errors import UnavailableError
+from wds_tools.sources.cache import DiskCache, admission, locks
 from wds_tools.sources.cache.layout import Layout
 
 DATA = content(9 * MIB)
@@ -190,3 +192,44 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path, caplog: pytes
             assert whole(cache, origin) == origin.data
         assert cache.info().shards == 0
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("what", ["an extent", "the ledger"])
+def test_a_process_that_holds_a_lock_and_does_not_go_on_harms_no_read(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
+    origins = shards(3)
+    with DiskCache(tmp_path) as cache, opened(cache, origins[0]) as file:
+        assert read(file, 0, 10) == DATA[:10]
+        held = entry_files(tmp_path)[0] if what == "an extent" else tmp_path / "shards" / "ledger"
+        with caplog.at_level(logging.WARNING), locks.exclusive(held):
+            assert read(file, 0, len(DATA)) == DATA
+            for origin in origins:
+                assert whole(cache, origin) == origin.data
+    assert len(caplog.records) == 1
+    assert "not waited for" in caplog.text
+
+
+def test_closing_ends_the_wait_for_a_lock(tmp_path: Path) -> None:
+    origin = shards(1)[0]
+    with DiskCache(tmp_path) as cache, opened(cache, origin) as file:
+        waiting = threading.Event()
+        found: list[BaseException] = []
+
+        def work() -> None:
+            waiting.set()
+            try:
+                read(file, 0, 10)
+            except UnavailableError as error:
+                found.append(error)
+
+        with locks.exclusive(entry_files(tmp_path)[0]):
+            thread = threading.Thread(target=work)
+            thread.start()
+            assert waiting.wait(30)
+            file.close()
+            thread.join(30)
+            assert not thread.is_alive()
+        assert "not open" in str(found[0])
+        assert origin.asked == []

@@ -75,6 +75,7 @@ class Admission:
     def failed(self, error: OSError) -> None:
         """Note that the disk refused, and say so once."""
         what = "is full" if error.errno in _FULL else "cannot be written"
+        what = "is not waited for" if isinstance(error, TimeoutError) else what
         reason = error.strerror or str(error)
         self._pause(f"the disk of the cache {self.ledger.folder} {what} ({reason}): what it does not hold is streamed")
 

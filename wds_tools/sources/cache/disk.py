@@ -193,7 +193,7 @@ class DiskCache:
         member = self._members.get(dataset)
         if member is not None:
             return member
-        with self._ledger.locked():
+        with self._ledger.locked(wait=self._admission.open):  # who has waited in vain does not do so for each shard
             entries(self._ledger.folder, tidy=True)  # what a killed process left is of no use to anybody
             fresh = Membership.begin(self._ledger.folder, dataset)
         member = self._members.setdefault(dataset, fresh)

@@ -201,12 +201,17 @@ class Entry:
 
         Raises:
             OSError: it cannot be written, or not locked.
+            UnavailableError: it was closed while another had them.
         """
+        lock = locks.exclusive(self.path, start=_LOCKS + first, length=last - first + 1, unwanted=lambda: self._closed)
         with contextlib.ExitStack() as stack:
             try:
-                held = stack.enter_context(locks.exclusive(self.path, start=_LOCKS + first, length=last - first + 1))
+                held = stack.enter_context(lock)
             except FileNotFoundError:
                 held = None
+            except BlockingIOError:
+                self._refuse_closed()
+                raise
             yield None if held is None or not self._is(held) else Writer(self, held)
 
     def _refuse_closed(self) -> None:

@@ -47,16 +47,17 @@ class Ledger:
         self.limit = limit
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[Balance]:
+    def locked(self, *, wait: bool = True) -> Iterator[Balance]:
         """Hold the ledger alone.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: the folder cannot be written, or whoever holds it does not go on (or somebody holds it, and `wait`
+                is False).
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / LEDGER
         while True:
-            with locks.exclusive(path, create=True) as descriptor:
+            with locks.exclusive(path, create=True, wait=wait) as descriptor:
                 if _is_at(descriptor, path):  # else somebody removed the folder while this one waited
                     balance = Balance(self, descriptor)
                     yield balance
