@@ -17,7 +17,7 @@ from loaders.read import SampleReader, Scratch
 from loaders.reading import Reading
 from wds_tools import codec
 from wds_tools.dataset import Dataset, open_dataset
-from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError
+from wds_tools.errors import MissingFieldError, ShardstreamError, UsageError, there_are
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.options import Pictures
 from wds_tools.sample import KEY, SPECIAL, URL, RawSample
@@ -48,9 +48,11 @@ class LazySample(Mapping[str, Any]):
     def _decode(self, field: str) -> Any:
         if field not in self.raw:
             raise MissingFieldError(
-                f"the sample has no field {field!r}, only {', '.join(sorted(set(self.raw) - set(SPECIAL))) or 'none'}",
+                "the sample has no such field",
                 url=self.raw[URL],
                 key=self.raw[KEY],
+                field=field,
+                cure=self._cure(field),
             )
         data = self.raw[field]
         try:
@@ -59,6 +61,14 @@ class LazySample(Mapping[str, Any]):
             return codec.decode_field(field, data)
         except ShardstreamError as error:
             raise error.at(url=self.raw[URL], key=self.raw[KEY], field=field) from error.__cause__
+
+    def _cure(self, field: str) -> str:
+        names = sorted(set(self.raw) - set(SPECIAL))
+        either = ""
+        if codec.kind_of(field) == "picture":
+            pictures = [name for name in names if codec.kind_of(name) == "picture"]
+            either = f' loaders.open(..., fields=("{pictures[0]};{field}",)) takes either picture.' if pictures else ""
+        return there_are(names) + either
 
     def __contains__(self, field: object) -> bool:
         return field in self.raw

@@ -128,10 +128,13 @@ def test_a_field_that_is_not_there_names_those_that_are(urls: str) -> None:
         with pytest.raises(KeyError) as caught:
             sample["label"]
         assert isinstance(caught.value, MissingFieldError)
-        assert "no field 'label', only cls, jpg" in str(caught.value)
+        assert str(caught.value).endswith("field label). There are cls, jpg.")
         assert (caught.value.key, caught.value.url) == (sample["__key__"], sample["__url__"])
         assert sample.get("label") is None
         assert sample.get("label", 7) == 7
+        with pytest.raises(KeyError) as caught:
+            sample["jpeg"]
+        assert 'loaders.open(..., fields=("jpg;jpeg",)) takes either picture.' in str(caught.value)
         assert ("label" in sample, "cls" in sample, "__key__" in sample, 3 in sample) == (False, True, True, False)
 
 
