@@ -69,7 +69,7 @@ class ShardLoader:
             bool (N,); "exact" gives every sample once, in a last batch that may be short or empty.
         on_error: "raise", or "skip" to replace a bad sample by the next good one of its lane; or a handler of
             webdataset that says one of the two (`warn_and_continue`).
-        threads: decode threads; None means the cores that this process may use.
+        threads: decode threads, in place of a DataLoader's num_workers; None means the cores that this process may use.
         rank: of this process; None means RANK as torchrun sets it, else 0.
         world_size: number of ranks; None means WORLD_SIZE, else 1.
         read: how far ahead is read.
