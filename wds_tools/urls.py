@@ -221,7 +221,17 @@ def _nothing(asked: str, path: str) -> NoShardsError:
     elif path == os.path.join(asked, "*.tar") and _holds_class_folders(asked):
         words = shlex.quote(asked) if asked.isprintable() else "FOLDER"
         cure = f"These look like class folders of pictures: pack them first with `wds pack {words} shards`"
+    elif path == os.path.join(asked, "*.tar") and (inner := _datasets_in(asked)):
+        cure = f"Each of these is a dataset of its own: name one, such as {shown(os.path.join(asked, inner[0]))}"
     return NoShardsError(f"no shards match {shown(asked)}; {_what_lies_in(folder)}", cure=cure)
+
+
+def _datasets_in(folder: str, most: int = 20) -> list[str]:
+    """Folders in it that hold a listing, as the sets of a split do; only the first few entries are looked at."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:  # a hint, as below
+        first = list(itertools.islice(entries, most))
+        return sorted(each.name for each in first if os.path.isfile(os.path.join(each.path, LISTING_NAME)))
+    return []
 
 
 def _holds_class_folders(folder: str, most: int = 20) -> bool:

@@ -200,3 +200,15 @@ def test_class_folders_of_pictures_have_to_be_packed_first(folder: Path, end: st
             dataset.open_dataset(asked)
         assert "class folders of pictures" in str(caught.value)
         assert f"`wds pack '{asked}' shards`" in str(caught.value)
+
+
+def test_the_sets_of_a_split_are_named_one_by_one(folder: Path) -> None:
+    for name in ("val", "train"):
+        (folder / "sets" / name).mkdir(parents=True)
+    with pytest.raises(NoShardsError) as caught:
+        urls.expand("data/sets")
+    assert "a dataset of its own" not in str(caught.value)
+    for name in ("val", "train"):
+        (folder / "sets" / name / "dataset.json").touch()
+    with pytest.raises(NoShardsError, match=r"a dataset of its own: name one, such as 'data/sets/train'"):
+        urls.expand("data/sets")
