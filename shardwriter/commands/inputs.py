@@ -122,7 +122,7 @@ _SPECIAL = {
         type=Pair(),
         multiple=True,
         metavar="COLUMN=FIELD",
-        help="A column (feature, name) that becomes a field: caption=txt; txt? where it may be empty.",
+        help="A column (feature, name) that becomes a field: caption=txt; txt? leaves out an empty one.",
     ),
     "image": _option("manifest", "--image-column", "image", metavar="COLUMN", help="The column of pictures' paths."),
     "label": _option("manifest", "--label-column", "label", metavar="COLUMN", help="The column of labels."),

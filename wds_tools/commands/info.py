@@ -116,5 +116,5 @@ def _labels(name: str, counts: Mapping[str, int]) -> str:
     frequent = max(counts, key=lambda label: (counts[label], label))
     spread = f"{counts[rare]:,} samples each"
     if counts[rare] != counts[frequent]:
-        spread = f"{counts[rare]:,} samples ({rare}) to {counts[frequent]:,} ({frequent})"
+        spread = f"from {counts[rare]:,} samples (label {rare}) to {counts[frequent]:,} (label {frequent})"
     return f"{printable(name)}: {options.counted(len(counts), 'different one', 'different ones')}, {spread}"

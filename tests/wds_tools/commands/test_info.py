@@ -43,7 +43,7 @@ def test_what_packing_has_counted_is_shown(tmp_path: Path) -> None:
     pack(tmp_path / "pictures", tmp_path / "out", seed=7, max_samples=5)
     lines = dict(line.split(maxsplit=1) for line in info(str(tmp_path / "out")).output.splitlines())
     assert lines["fields"].endswith("9 jpeg, 40 to 48 (median 44) wide, 36 high")
-    assert lines["labels"] == "cls: 2 different ones, 3 samples (0) to 6 (1)"
+    assert lines["labels"] == "cls: 2 different ones, from 3 samples (label 0) to 6 (label 1)"
     assert lines["order"] == "shuffled when packed, seed 7"
     assert lines["checksum"].startswith("xxh3 of each shard")
     assert lines["left"] == "out  1 unsupported"
