@@ -190,3 +190,8 @@ def test_it_travels_as_a_folder_and_a_limit(tmp_path: Path) -> None:
 def test_a_limit_that_is_none_of_any_use_is_refused() -> None:
     with pytest.raises(UsageError):
         DiskCache(Path("x"), 0)
+
+
+def test_an_empty_folder_is_not_the_current_one() -> None:
+    with pytest.raises(UsageError, match="the folder of the cache is empty"):
+        DiskCache("", 1 << 30)

@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from wds_tools.addresses import given
 from wds_tools.atomic import temporary_beside
 from wds_tools.errors import UnavailableError, UsageError, public
 from wds_tools.sources.base import Source
@@ -57,6 +58,7 @@ class DiskCache:
     """
 
     def __init__(self, folder: str | Path, limit: int | None = None) -> None:
+        folder = given(folder, "the folder of the cache")
         if limit is not None and limit < 1:
             raise UsageError(f"a cache of {limit} bytes", cure="Give the bytes that the cache may take, or None")
         self.folder = Path(folder)
