@@ -23,11 +23,12 @@ from loaders.reading import Reading
 from loaders.stream import StreamLoader
 from loaders.trace import Trace
 from wds_tools.pictures.options import Pictures
-from wds_tools.sources.options import Remote
+from wds_tools.sources.options import HeaderFile, Remote
 
 __all__ = [
     "CenterCrop",
     "DecodedCache",
+    "HeaderFile",
     "Mask",
     "Pictures",
     "RandomResizedCrop",

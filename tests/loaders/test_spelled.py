@@ -9,7 +9,6 @@ import pytest
 
 import loaders
 from loaders.spelled import arguments, imports_of, spelled
-from wds_tools.commands.remote import HeaderFile
 
 RULES: list[tuple[Any, str]] = [
     (loaders.RandomResizedCrop(224), "RandomResizedCrop(224)"),
@@ -42,11 +41,11 @@ def test_arguments_and_what_they_need() -> None:
 
 
 def test_what_lies_in_an_argument_is_imported_too() -> None:
-    remote = loaders.Remote(headers=HeaderFile("tokens"), in_flight=3, storage={"s3": {"anon": True}})
+    remote = loaders.Remote(headers=loaders.HeaderFile("tokens"), in_flight=3, storage={"s3": {"anon": True}})
     named = {"read": loaders.Reading(remote=remote)}
     code = f"{arguments(named)}"
     lines = imports_of(named)
-    assert lines == ["from loaders import Reading, Remote", "from wds_tools.commands.remote import HeaderFile"]
+    assert lines == ["from loaders import HeaderFile, Reading, Remote"]
     made: dict[str, Any] = {}
     exec("\n".join([*lines, f"made = dict({code})"]), made)
     assert made["made"] == named

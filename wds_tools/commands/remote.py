@@ -14,56 +14,20 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from wds_tools.errors import UsageError
-from wds_tools.small import read_lines
-from wds_tools.sources.options import Remote
+from wds_tools.sources.options import HeaderFile, Remote
 
-__all__ = ["HeaderFile", "StorageOption", "remote_options"]
+__all__ = ["StorageOption", "remote_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*")
 _STORAGE = re.compile(r"([a-z][a-z0-9+.-]*)\.([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
 _SECRET = re.compile(r"secret|token|passw|credential|account_key|(?:^|_)sas|(?:^|_)key$", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class HeaderFile:
-    """Headers from a file, for `Remote(headers=)`: `Name: value`, a line each. Picklable.
-
-    Attributes:
-        path: of the file.
-        same_for_all: they do not depend on the url, so they are for the hosts that the user names alone.
-    """
-
-    path: str
-    same_for_all: ClassVar[bool] = True
-
-    def __call__(self, url: str) -> Mapping[str, str]:
-        """The headers for a request; the same for every url.
-
-        Raises:
-            UsageError: there is no such file, or a line of it is no header, which is not shown: it may hold a secret.
-        """
-        del url
-        try:
-            lines = read_lines(self.path)
-        except OSError as error:
-            raise UsageError(f"the file of headers cannot be read: {error.strerror}", url=self.path) from error
-        found = [_HEADER.fullmatch(line) for line in lines]
-        if None in found:
-            raise UsageError(
-                f"line {found.index(None) + 1} of the file of headers is no header",
-                url=self.path,
-                cure="Write one a line, as in 'Authorization: Bearer ...'.",
-            )
-        return {match[1]: match[2] for match in found if match is not None}
 
 
 class StorageOption(click.ParamType[tuple[str, str, object]]):

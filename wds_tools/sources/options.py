@@ -7,16 +7,55 @@ names of headers and of stores, never their values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from wds_tools.errors import UsageError
+from wds_tools.small import read_lines
 
-__all__ = ["Headers", "Remote"]
+__all__ = ["HeaderFile", "Headers", "Remote"]
+
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*")
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[str], Mapping[str, str]]
 """Headers for every request, or a function from the url to them; picklable where worker processes are started."""
+
+
+@dataclass(frozen=True)
+class HeaderFile:
+    """Headers from a file, for `Remote(headers=)`: `Name: value`, a line each; what `--headers FILE` of commands means.
+
+    The file is read anew before each request, so that a token in it may be renewed while a job runs.
+
+    Attributes:
+        path: of the file.
+        same_for_all: they do not depend on the url, so they are for the hosts that the user names alone.
+    """
+
+    path: str
+    same_for_all: ClassVar[bool] = True
+
+    def __call__(self, url: str) -> Mapping[str, str]:
+        """The headers for a request; the same for every url.
+
+        Raises:
+            UsageError: there is no such file, or a line of it is no header, which is not shown: it may hold a secret.
+        """
+        del url
+        try:
+            lines = read_lines(self.path)
+        except OSError as error:
+            raise UsageError(f"the file of headers cannot be read: {error.strerror}", url=self.path) from error
+        found = [_HEADER.fullmatch(line) for line in lines]
+        if None in found:
+            raise UsageError(
+                f"line {found.index(None) + 1} of the file of headers is no header",
+                url=self.path,
+                cure="Write one a line, as in 'Authorization: Bearer ...'.",
+            )
+        return {match[1]: match[2] for match in found if match is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from click.testing import CliRunner, Result
 from tests.builders import write_pictures
 from tests.servers.faulty import Behaviour, FaultyServer, Reply, Request, Stored, says, well
 from wds_tools.cli import COMMANDS, root
-from wds_tools.commands.remote import HeaderFile, remote_options
+from wds_tools.commands.remote import remote_options
 from wds_tools.errors import UsageError
 from wds_tools.sources.http import close_idle
-from wds_tools.sources.options import Remote
+from wds_tools.sources.options import HeaderFile, Remote
 
 TOKEN = "Bearer not-to-be-shown"
 
@@ -157,6 +158,19 @@ def test_a_file_of_headers_is_read_anew_for_each_request(tmp_path: Path) -> None
     assert file("https://h/x") == {"Authorization": "Bearer one", "X-Empty": ""}
     path.write_text("Authorization: Bearer two\n")
     assert file("https://h/x") == {"Authorization": "Bearer two"}
+
+
+def test_tune_prints_code_with_the_file_of_headers_by_public_names(site: FaultyServer, headers: Path) -> None:
+    words = ["--batch-size", 4, "--image", 24, "--budget", "0.1s", "--no-workers", "--headers", headers]
+    done = wds("tune", site.url("/d/"), *words)
+    assert done.exit_code == 0, done.output
+    code = done.stdout[done.stdout.index("from loaders import") :]
+    assert f'remote=Remote(headers=HeaderFile("{headers}"))' in code
+    assert re.findall(r"^from (\S+) import", code, re.MULTILINE) == ["loaders", "loaders.torch"]
+    made: dict[str, object] = {}
+    exec(code, made)
+    assert len(next(iter(made["loader"])).cls) == 4  # type: ignore[call-overload]
+    made["loader"].close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("content", ["hunter2", "Authorization hunter2", "A: 1\nhunter2 x: y", "a\x00b: hunter2"])
