@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from wds_tools.errors import ShardstreamError, UnavailableError
@@ -45,7 +46,7 @@ def ask(
         if closed():
             raise UnavailableError("the file is not open", url=url)
 
-    place, system = host_of(url), system_of(url, remote)
+    place, system = host_of(url), replace(system_of(url, remote), closed=closed)
     retry = Retry(remote, url, wait)
     while True:
         try:

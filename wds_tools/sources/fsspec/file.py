@@ -104,7 +104,10 @@ class FsspecFile:
         """Nothing: a store cannot be told."""
 
     def close(self) -> None:
-        """End the waits of other threads, which then raise. Twice does nothing. Connections stay for other objects."""
+        """End what other threads wait for here, which then raise. Twice does nothing.
+
+        Of file systems that are not asynchronous (sftp, hdfs) a request goes on until they end it themselves.
+        """
         self._closed = True
         wake()
 

@@ -7,19 +7,25 @@ let it go would close the parent's connections under it.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import inspect
 import os
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from wds_tools.addresses import scheme
-from wds_tools.errors import UsageError
+from wds_tools.errors import UnavailableError, UsageError
 from wds_tools.sources.fsspec.refusals import missing_package
 from wds_tools.sources.options import Remote
 
 __all__ = ["System", "form_of", "system_of"]
+
+_LOOK_S = 0.2
+_S3 = {"s3", "s3a"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +35,12 @@ class System:
     Attributes:
         scheme: of the urls that it opens, as they are written.
         fs: fsspec's object.
+        closed: whether nobody waits for its answers any more; looked at every `_LOOK_S`.
     """
 
     scheme: str
     fs: Any = field(repr=False)
+    closed: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     def path(self, url: str) -> str:
         """What the file system calls the object at `url`."""
@@ -46,10 +54,25 @@ class System:
         return self.run(coroutine, *args, within_s=within_s, **options)
 
     def run(self, coroutine: Any, *args: object, within_s: float, **options: object) -> Any:
-        """A coroutine function's result, from the file system's own loop."""
-        from fsspec.asyn import sync
+        """A coroutine function's result, from the file system's own loop.
 
-        return sync(self.fs.loop, coroutine, *args, timeout=within_s, **options)
+        Raises:
+            TimeoutError: it has none in time.
+            UnavailableError: it was closed meanwhile.
+            Exception: whatever it raises.
+        """
+        future = asyncio.run_coroutine_threadsafe(coroutine(*args, **options), self.fs.loop)
+        ends = time.monotonic() + within_s
+        try:
+            while not future.done():
+                if self.closed():
+                    raise UnavailableError("the file is not open")
+                if (left := ends - time.monotonic()) <= 0:
+                    raise TimeoutError(f"no answer within {within_s:,.0f} s")
+                concurrent.futures.wait([future], min(left, _LOOK_S))
+            return future.result()
+        finally:
+            future.cancel()  # nothing, where it has ended
 
 
 class _Systems:
@@ -57,13 +80,10 @@ class _Systems:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.made: list[tuple[str, Mapping[str, object], System]] = []
+        self.made: list[tuple[object, System]] = []
 
-    def find(self, kind: str, options: Mapping[str, object]) -> System | None:
-        for known, given, system in self.made:
-            if known == kind and given == options:
-                return system
-        return None
+    def find(self, key: object) -> System | None:
+        return next((system for known, system in self.made if known == key), None)
 
 
 _systems = _Systems()
@@ -78,12 +98,13 @@ def system_of(url: str, remote: Remote) -> System:
     """
     kind, form = form_of(url)
     options = {**form._get_kwargs_from_urls(url), **remote.storage.get(kind, {})}  # noqa: SLF001 - fsspec's own way
-    systems = _systems
+    times = (remote.connect_s, remote.stall_s) if kind in _S3 else None  # which a client of S3 is made with
+    systems, key = _systems, (kind, options, times)
     with systems.lock:
-        system = systems.find(kind, options)
+        system = systems.find(key)
         if system is None:
             system = System(scheme=kind, fs=_made(form, kind, options, remote, url))
-            systems.made.append((kind, options, system))
+            systems.made.append((key, system))
     return system
 
 
@@ -106,7 +127,7 @@ def form_of(url: str) -> tuple[str, Any]:
 
 def _made(form: Any, kind: str, options: Mapping[str, object], remote: Remote, url: str) -> Any:
     given = dict(options)
-    if kind in {"s3", "s3a"}:
+    if kind in _S3:
         # One attempt, of botocore as of s3fs: it is tried again here, where the bounds are known.
         ours = {"connect_timeout": remote.connect_s, "read_timeout": remote.stall_s, "retries": {"max_attempts": 0}}
         given["config_kwargs"] = {**ours, **_mapping(given.get("config_kwargs"))}
@@ -121,7 +142,7 @@ def _made(form: Any, kind: str, options: Mapping[str, object], remote: Remote, u
             url=url,
             cure=f"Remote(storage={{{kind!r}: {{...}}}}) takes those of {form.__module__}.{form.__qualname__}",
         ) from error
-    if kind in {"s3", "s3a"}:
+    if kind in _S3:
         fs.retries = 1
     return fs
 
