@@ -127,11 +127,12 @@ class ResumableLoader:
         self._iteration += 1
 
     def close(self) -> None:
-        """End the workers; twice does nothing, and iterating begins anew."""
+        """End the workers, persistent ones too; twice does nothing, and iterating begins anew, with others."""
         self._stop()
         latest = None if self._latest is None else self._latest()
-        if isinstance(latest, _MultiProcessingDataLoaderIter) and not self.loader.persistent_workers:
-            latest._shutdown_workers()  # noqa: SLF001 - the frames of what it raised keep it
+        if isinstance(latest, _MultiProcessingDataLoaderIter):
+            latest._shutdown_workers()  # noqa: SLF001 - a DataLoader, and the frames of what it raised, keep it
+        self.loader._iterator = None  # noqa: SLF001 - it would reuse workers that are no more
         self._dataset.close()
 
     def __enter__(self) -> Self:

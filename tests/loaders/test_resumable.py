@@ -131,6 +131,18 @@ def test_no_worker_is_left_behind(labels: str) -> None:
     assert len(set(os.listdir("/proc/self/fd")) - before) == 0
 
 
+def test_persistent_workers_end_with_the_loader_and_others_begin_anew(
+    labels: str, epochs: list[list[list[int]]]
+) -> None:
+    loader = made(labels, {"num_workers": 2, "persistent_workers": True})
+    for number in range(2):
+        assert drained(loader) == epochs[number]
+        assert len(multiprocessing.active_children()) == 2
+        loader.close()
+        loader.close()
+        assert multiprocessing.active_children() == []
+
+
 def refuse(sample: dict[str, Any]) -> dict[str, Any]:
     if sample["cls"] == 50:
         raise ValueError("not this one")
