@@ -16,6 +16,8 @@ What is named as a way out is taken from the same counts:
   came out, since such pictures have fewer bits a pixel. Beyond 4 what does not depend on the size of pictures counts
   too, which nobody measured: then only "more than 4" is said. `wds bench` tries it, on some of the pictures.
 - a run that waits for bytes would, without that, take the rest of its threads' time.
+- threads that get no core may lack it for what their own process does to fetch: with a request for each picture of
+  23 KB they got 20% of a core, and a third to a fifth of the rate that the same shards had from a disk.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ _BUSY = 0.6  # of the threads' time; where less, they are not what is waited for
 _READER = 0.8  # of the time of the one thread that reads streams
 _PLAN = 0.5  # of the time
 _HELD_UP = 0.6  # cores that a thread got while it decoded: less says that it waited for a lock or for a core
+_FEW_SAMPLES = 4  # of a request: fetching fewer at a time takes as much of a core as decoding small pictures does
 _WORTHWHILE = 1.15
 _MOST = 4.0
 
@@ -67,6 +70,7 @@ class Figures:
         small_pixels: of these, if their shorter side were at most `small_side`.
         small_side: pixels, 8/7 of the crop; 0 where no picture is cropped.
         transformed: whether there is a transform or a collate of the user's.
+        requests: ranges that were fetched of remote shards, not counting what was tried again.
     """
 
     seconds: float
@@ -91,6 +95,7 @@ class Figures:
     small_pixels: float = 0.0
     small_side: int = 0
     transformed: bool = False
+    requests: int = 0
 
     @property
     def samples_per_second(self) -> float:
@@ -242,7 +247,7 @@ def _decoding(run: Figures, waited: str, tried: float | None) -> Verdict:
         if run.transformed and run.threads > 1:
             why = "transform= or collate= holds the interpreter's lock, which ShardDataset in worker processes avoids"
             return Verdict("lock", f"lock-bound: {said}{why}")
-        return Verdict("cores", f"core-bound: {said}other processes, or the training itself, use the cores")
+        return Verdict("cores", f"core-bound: {said}{_who_else(run)}")
     said = f"decode-bound: {run.cores_used:.1f} of {run.cores} cores busy; {waited}"
     if run.threads < run.cores:
         return Verdict("decode", f"{said}; threads={run.cores} would use all cores")
@@ -251,6 +256,14 @@ def _decoding(run: Figures, waited: str, tried: float | None) -> Verdict:
         much = f"more than {_MOST:.0f}x" if tried is None and gain > _MOST else f"about {gain:.1f}x"
         said += f"; a {run.small_side}-pixel reshard would give {much}"
     return Verdict("decode", said)
+
+
+def _who_else(run: Figures) -> str:
+    """Who may have the cores that the threads did not get."""
+    if run.samples >= _FEW_SAMPLES * run.requests:
+        return "other processes, or the training itself, use the cores"
+    size = f"{run.bytes / run.requests / 1000:,.0f} KB"
+    return f"fetching in requests of {size} uses the cores, or other processes do; Reading(cache_dir=...) fetches once"
 
 
 def _threads(run: Figures) -> str:

@@ -53,7 +53,6 @@ class Report(Figures):
         missing: why the decode kernel is not used to its full, and the cure; "" where it is, and in all reports of a
             loader but the first.
         parts: of a mix, how far the run has come in each of its datasets.
-        requests: ranges that were fetched of remote shards, not counting what was tried again.
         fetched_bytes: what these brought.
         cache_hits: samples whose pictures came decoded from the cache (`decoded_cache=`).
         cache_misses: samples that were decoded, while there is such a cache.
@@ -68,7 +67,6 @@ class Report(Figures):
     backend: str
     missing: str = ""
     parts: Sequence[PartProgress] = field(default=())
-    requests: int = 0
     fetched_bytes: int = 0
     cache_hits: int = 0
     cache_misses: int = 0

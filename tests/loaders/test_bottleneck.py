@@ -74,6 +74,17 @@ def test_a_lock_that_is_held_and_cores_that_others_use() -> None:
     assert judged(held).bound == "cores"
 
 
+def test_cores_that_many_small_requests_take() -> None:
+    held = replace(DECODING, decode_cpu_seconds=4.0)
+    few, many = judged(replace(held, requests=2_500)), judged(replace(held, requests=10_000))
+    assert few.bound == many.bound == "cores"
+    assert few.sentence == judged(held).sentence
+    assert few.sentence.endswith("; other processes, or the training itself, use the cores")
+    assert many.sentence.endswith(
+        "; fetching in requests of 100 KB uses the cores, or other processes do; Reading(cache_dir=...) fetches once"
+    )
+
+
 def test_the_consumer() -> None:
     verdict = judged(replace(DECODING, wait_seconds=0.1, read_seconds=0.5, decode_seconds=9.0, batch_seconds=0.5))
     assert verdict.bound == "consumer"
