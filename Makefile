@@ -20,14 +20,17 @@ lint: .venv/installed  ## ruff, bandit, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Three for two cores: a fifth of the time the tests wait for processes and servers.
+TESTS_AT_ONCE ?= 3
+
 test: lint  ## lint and the tests, a few minutes
-	$(BIN)/pytest -n 2 -m 'not long and not cuda' --cov --cov-report=
+	$(BIN)/pytest -n $(TESTS_AT_ONCE) -m 'not long and not cuda' --cov --cov-report=
 
 coverage: .venv/installed  ## the lines and branches that `make test` did not come to
 	$(BIN)/coverage report
 
 test-all: .venv/installed  ## the long tests: kills, soak
-	$(BIN)/pytest -m 'long and not cuda' --timeout 900
+	$(BIN)/pytest -n 2 -m 'long and not cuda' --timeout 900
 
 test-cuda: .venv/installed  ## what needs a CUDA device, two minutes; skipped where there is none
 	$(BIN)/pytest -m cuda
