@@ -7,7 +7,7 @@ class is a sorted array of numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 from urllib.parse import parse_qsl, urlencode
 
@@ -66,10 +66,6 @@ class Query:
         pairs = {"q": self.text, "class": self.label, "shard": "" if self.shard is None else str(self.shard)}
         given = {name: value for name, value in pairs.items() if value} | ({"at": str(at)} if at else {})
         return "/?" + urlencode(given, errors="surrogateescape") if given else "/"
-
-    def without_place(self) -> Self:
-        """The same filters, from the start."""
-        return replace(self, at=0)
 
 
 @dataclass(frozen=True, kw_only=True)
