@@ -76,7 +76,7 @@ def tune(
     code = code_of(asked, found.winner.candidate)
     if as_json:
         facts = {"tried": [tried.as_dict() for tried in found.tried], "winner": vars(found.winner.candidate)}
-        options.echo_json({**facts, "noise": found.noise, "why": found.why, "code": code})
+        options.echo_json({**facts, "noise": found.noise, "hurried": found.hurried, "why": found.why, "code": code})
         return
     for line in _table(found):
         click.echo(line)
@@ -169,7 +169,7 @@ def _table(found: Tuned) -> Iterator[str]:
 def _row(tried: Tried, *, winner: bool) -> str:
     candidate = tried.candidate
     rate, spread = (f"{tried.rate:,.0f}", f"{tried.half_spread:.0%}") if tried.rates else ("", "")
-    spread = spread if len(tried.rates) > 1 else ""
+    spread = "once" if len(tried.rates) == 1 else spread
     memory = options.size(tried.held_bytes) if tried.held_bytes else ""
     order = ""
     if candidate.reordered:

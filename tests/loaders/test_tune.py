@@ -155,10 +155,24 @@ def test_the_budget_is_kept_and_each_measured_once() -> None:
     world = World(by_threads)
     found = world.tune(FIELD, budget_seconds=0.1)
     assert [len(tried.rates) for tried in found.tried] == [1, 1, 1, 1]
-    assert found.noise == 0.1
+    assert (found.noise, found.hurried) == (0.25, True)
     spent = World(by_threads)
     spent.tune(FIELD, budget_seconds=60)
     assert 30 < spent.now < 70
+
+
+def test_measured_once_only_what_is_far_ahead_is_told_from_the_loader_s_own() -> None:
+    def found(speed: float) -> Tuned:
+        world = World(lambda candidate, _: 1000.0 if candidate.threads == 2 else speed)
+        return world.tune([FIELD[1], FIELD[0], FIELD[2]], budget_seconds=0.1)
+
+    near, far = found(1200.0), found(1500.0)
+    assert near.hurried
+    assert near.winner.candidate == FIELD[1]
+    assert near.why.startswith("threads=2, prefetch=2: the loader's own, and nothing is faster beyond the noise (25%)")
+    assert near.why.endswith("Some were measured only once: in a longer budget smaller differences show")
+    assert far.winner.candidate == FIELD[0]
+    assert not World(by_threads).tune(FIELD).hurried
 
 
 @pytest.mark.parametrize("budget", [0.5, 7.0, 15.0, 40.0])

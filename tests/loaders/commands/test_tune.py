@@ -74,6 +74,13 @@ def test_small_budgets_leave_worker_processes_alone(pictures: str) -> None:
     assert "ShardDataset" not in done.stdout
 
 
+def test_a_moment_is_too_short_for_a_recommendation_and_it_says_so(pictures: str) -> None:
+    done = tune(pictures, "--batch-size", "4", "--field", "cls", "--budget", "0.01s", "--no-workers")
+    assert done.exit_code == 0, done.output
+    assert " once " in done.stdout
+    assert "Some were measured only once" in done.stdout
+
+
 def test_too_little_memory(tmp_path: Path) -> None:
     done = tune(write_labels(tmp_path, [70]), "--field", "cls", "--memory", "1KB", "--budget", "1s", "--no-workers")
     assert done.exit_code == 2
