@@ -10,8 +10,8 @@ The noise is the median of the candidates' own half spreads, 2% at least, and 25
 once: seven such measurements of the same candidate had half spreads of 14 to 24% (half a second for four candidates, a
 busy machine). The winner is the simplest candidate within the noise of the fastest: fewer processes, then the loader's
 own order, then fewer batches ahead, then fewer threads. Where some were measured only once it is the loader's own
-choice if that is within the noise, however simple others are. Who was dropped as slower and has at least the rate of that
-winner after all, since the machine was busy at another time, is taken back, and wins if it is simpler.
+choice if that is within the noise, however simple others are. Who was dropped as slower and has at least the rate of
+that winner after all, since the machine was busy at another time, is taken back, and wins if it is simpler.
 A step between batches (`step`) makes many as fast as training needs, and so the cheapest of them the winner.
 
 The budget is kept, however small: a first measurement takes its share of what is left, from opening on, even if that is
