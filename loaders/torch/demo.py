@@ -7,6 +7,9 @@ loader costs the training. On a CPU the two share the cores, so the decoding als
 
 The net (five convolutions, batch norm, 0.4 million weights) and AdamW with one warm cycle are small enough to reach
 about 80 % on the demo's 24 classes in six epochs of two seconds on two cores, where guessing gives 4 %.
+
+The command is hidden and asks no hosts for headers or stores: `wds demo` calls it on the shards that it has packed into
+a folder of this machine a moment before.
 """
 
 from __future__ import annotations
