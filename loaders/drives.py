@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from loaders.shards import OpenShards
+from loaders.threads import begun
 from wds_tools.errors import ShardstreamError
 
 __all__ = ["Drives", "device_of"]
@@ -125,10 +126,9 @@ class Drives:
 
     def _start(self, drive: int) -> None:
         waiting: queue.SimpleQueue[_Hint | None] = queue.SimpleQueue()
-        thread = threading.Thread(target=self._serve, args=(waiting,), name=f"shardstream-drive-{drive}", daemon=True)
+        name = f"shardstream-drive-{drive}"
+        self._threads.append(begun(threading.Thread(target=self._serve, args=(waiting,), name=name, daemon=True)))
         self._waiting.append(waiting)
-        self._threads.append(thread)
-        thread.start()
         if self._closed:  # meanwhile
             waiting.put(None)
 

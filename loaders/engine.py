@@ -21,7 +21,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from wds_tools.errors import UsageError
+from loaders.threads import begun
+from wds_tools.errors import UnavailableError, UsageError
 
 __all__ = ["Engine", "Job", "Observer", "Span", "closed_meanwhile"]
 
@@ -137,22 +138,27 @@ class Engine(Generic[J, S]):
         self._process: int | None = None
 
     def start(self, jobs: Iterator[J]) -> None:
-        """Work off these jobs from now on; what was begun of others is dropped."""
+        """Work off these jobs from now on; what was begun of others is dropped.
+
+        Raises:
+            UsageError: the engine is closed, or was begun in another process, or the caller is a thread of it.
+            UnavailableError: the machine begins no more threads. It may be tried again.
+        """
         if self._closed:
             raise UsageError("the loader is closed", cure="Make a new one.")
         self._check_process()
         self.check_thread()
         self._drop()
-        if not self._threads:
-            self._threads = [
-                threading.Thread(target=self._serve, name=f"shardstream-decode-{i}", daemon=True)
-                for i in range(self._threads_wanted)
-            ]
-            for thread in self._threads:
-                thread.start()
+        while len(self._threads) < self._threads_wanted:
+            name = f"shardstream-decode-{len(self._threads)}"
+            self._threads.append(begun(threading.Thread(target=self._serve, name=name, daemon=True)))
         run = self._run = _Run(jobs, self._ahead)
         run.feeder = threading.Thread(target=self._feed, args=(run,), name="shardstream-feed", daemon=True)
-        run.feeder.start()
+        try:
+            begun(run.feeder)
+        except UnavailableError:
+            self._run = None
+            raise
 
     def take(self) -> J:
         """The next job, when it is finished.

@@ -29,6 +29,7 @@ from typing import Protocol
 
 from loaders.engine import closed_meanwhile
 from loaders.spare import Spare
+from loaders.threads import begun
 from loaders.wanted import Extent, Request, Spot, Wanted
 from wds_tools.errors import ShardstreamError
 
@@ -97,9 +98,7 @@ class Fetcher:
         """Begin what is queued. Called with the lock held."""
         while len(self._threads) < self._count and not self._stopped:
             name = f"shardstream-fetch-{len(self._threads)}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(begun(threading.Thread(target=self._serve, name=name, daemon=True)))
         self.work.notify()
 
     def stop(self) -> None:

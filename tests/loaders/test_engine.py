@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from loaders.engine import Engine
-from wds_tools.errors import UsageError
+from wds_tools.errors import UnavailableError, UsageError
 
 
 @dataclass
@@ -275,3 +275,25 @@ def test_jobs_that_nobody_took_do_not_wait_for_the_collector() -> None:
         assert [job() for job in made] == [None] * len(made)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("most", [0, 2, 3])
+def test_where_no_more_threads_may_begin_it_says_so_and_ends(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    begin, left = threading.Thread.start, [None] * most
+
+    def limited(self: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        begin(self)
+
+    engine = engine_of(threads=3)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(UnavailableError, match="fewer threads="):
+        engine.start(Squares(number, 4) for number in range(5))
+    monkeypatch.undo()
+    if most:  # once there is room again, it goes on
+        engine.start(Squares(number, 4) for number in range(5))
+        assert [engine.take().number for _ in range(5)] == list(range(5))
+    engine.close()
+    assert not names()
