@@ -1,7 +1,8 @@
 """Every fault that a server can have, met by all who read shards over http: raw samples, the loader, and its cache.
 
 Each gives what the same shard gives from a disk, or raises the named error; in bounded time, and nothing of it is left:
-no thread, no descriptor. What the faults are, and what ranges and streams must make of them, says `servers.faults`.
+no thread, no descriptor. What the faults are, and what ranges and streams must make of them, says `servers.faults`;
+`servers.chaos` has them one upon another, at any byte.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 import loaders
 from loaders import Reading, ShardLoader
 from tests.builders import settle, write_shard
+from tests.servers.chaos import PATIENCE, ChaoticServer, bounded_by, seeds
 from tests.servers.faults import FAULTS, MIDDLE, Fault
 from wds_tools.errors import (
     MissingFieldError,
@@ -25,6 +27,7 @@ from wds_tools.errors import (
     ShardChangedError,
     ShardstreamError,
     StaleIndexError,
+    UnavailableError,
 )
 from wds_tools.index.listing import ShardRecord, write_listing
 from wds_tools.shard import scan
@@ -102,6 +105,7 @@ def shuffled(urls: str | Path, read: Reading) -> Rows:
 
 
 Outcome = type[ShardstreamError] | None
+OUTCOMES: tuple[Outcome, ...] = (None, UnavailableError)
 
 
 def meets(read: Callable[[], Rows], expected: Rows, *outcomes: Outcome) -> None:
@@ -166,3 +170,17 @@ def test_the_cache(fault: Fault, shard: Path, tmp_path: Path) -> None:
             asked = len(server.requests)
             assert shuffled(urls, read) == expected
             assert len(server.requests) == asked
+
+
+@bounded_by(reads=SAMPLES)
+@seeds(4, 25)
+def test_any_way_to_read_from_a_server_that_errs_at_random(seed: int, shard: Path, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    way, cache = draw.choice([raw, in_order, shuffled]), draw.choice([None, tmp_path / "cache"])
+    with ChaoticServer({"/x.tar": shard.read_bytes()}, seed=seed, faults=draw.randrange(8)) as server:
+        if way is raw:
+            meets(lambda: raw(server.url("/x.tar"), Reading(remote=PATIENCE)), raw(shard, Reading()), *OUTCOMES)
+            return
+        urls = listing_of(tmp_path / "far", shard, server.url("/x.tar"))
+        expected = way(listing_of(tmp_path / "near", shard, str(shard)), Reading())
+        meets(lambda: way(urls, Reading(remote=PATIENCE, cache_dir=cache)), expected, *OUTCOMES)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from wds_tools.errors import RangesRefusedError, ShardChangedError, TruncatedShardError
+from wds_tools.sources.base import Source
 from wds_tools.sources.cache import CachedFile, DiskCache
 from wds_tools.sources.cache.layout import EXTENT, Layout
 from wds_tools.sources.cache.names import is_entry
@@ -82,7 +83,7 @@ def opened(
     return cache.open(url or origin.url, size=len(origin.data), version=version, inner=origin, dataset=dataset)
 
 
-def read(file: CachedFile, offset: int, length: int) -> bytes:
+def read(file: Source, offset: int, length: int) -> bytes:
     buffer = bytearray(length)
     file.read_into(offset, memoryview(buffer))
     return bytes(buffer)
