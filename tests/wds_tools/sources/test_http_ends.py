@@ -114,3 +114,19 @@ def test_where_if_range_is_not_known_a_part_counts_only_with_its_version() -> No
             server.then = Behaviour(names(bare(never_true)))
             with pytest.raises(UnavailableError, match="no longer says of which version"):
                 file.read_into(5000, buffer)
+
+
+@pytest.mark.timeout(60)  # what has no bound fails; how long it takes is not asserted
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [Behaviour(bare(clipped(60_000))), Behaviour(bare(well), resets(10_000))],
+        [Behaviour(ignoring_range, resets(20_000)), Behaviour(ignoring_range, resets(90_000))],
+    ],
+    ids=["without a version", "without ranges"],
+)
+def test_what_is_begun_anew_each_time_and_never_ends_is_given_up(turns: list[Behaviour]) -> None:
+    with FaultyServer({"/x.tar": CONTENT}, turns * 50, turns[0]) as server:
+        with HttpFile(server.url("/x.tar"), remote=QUICK) as file, pytest.raises(UnavailableError):
+            file.read_into(0, memoryview(bytearray(len(CONTENT))))
+        assert len(server.requests) < 20

@@ -143,6 +143,7 @@ class _Range:
         self._offset = offset
         self._buffer = buffer
         self._done = 0
+        self._furthest = 0
         self._condition: str | None = None
 
     def fill(self) -> None:
@@ -152,17 +153,21 @@ class _Range:
             raise self._no_ranges()
         retry = self._subject.retry()
         while self._done < len(self._buffer):
-            before = self._done
             try:
                 with self._subject.asking(self._headers(), retry) as answer:
                     self._take(answer, *self._judge(answer))
                 if self._done < len(self._buffer):  # a server may send less than was asked for: the rest comes next
-                    retry.advanced(self._done - before, offset=self._offset + self._done)
+                    retry.advanced(self._brought(), offset=self._offset + self._done)
             except Fault as fault:
-                brought = max(self._done - before, 0)
+                brought = self._brought()
                 if self._subject.facts.version is None:
                     self._done = brought = 0  # nothing would show that the rest is another object's
                 retry.again(fault, brought=brought, offset=self._offset + self._done)
+
+    def _brought(self) -> int:
+        """Bytes further than ever before: what is begun anew each time and never ended does not advance."""
+        before, self._furthest = self._furthest, max(self._furthest, self._done)
+        return self._furthest - before
 
     def probe(self) -> None:
         """Ask, and look at the head of the answer only."""

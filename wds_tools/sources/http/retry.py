@@ -98,7 +98,7 @@ class Retry:
             UnavailableError: attempts go well and bring too little, for as long as it may take without advancing.
         """
         now = time.monotonic()
-        if brought >= self._remote.minimum_rate * (now - self._began):
+        if brought and brought >= self._remote.minimum_rate * (now - self._began):
             self._advance()
         elif self.left() <= 0:
             raise self._given_up(Fault("the server sends too little at a time, and too slowly"), 0.0, offset)
