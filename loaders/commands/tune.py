@@ -59,7 +59,8 @@ def tune(
 
     Candidates are measured in turn, again and again. Of those within the noise of the fastest the simplest wins.
     """
-    workers = not no_workers and budget > WORKERS_START_S
+    left_out = "" if no_workers else _why_no_workers(asked, budget)
+    workers = not no_workers and not left_out
     if workers:
         importlib.import_module("loaders.torch")  # now, so that neither time nor memory of it count for a candidate
     with contextlib.ExitStack() as stack, progress.bar("measuring", unit="measurements") as bar:
@@ -81,8 +82,8 @@ def tune(
     for line in _table(found):
         click.echo(line)
     click.echo(f"\n{found.why}")
-    if not workers and not no_workers:
-        click.echo(f"Worker processes, which take seconds to start, are tried from --budget {WORKERS_START_S:.0f}s on.")
+    if left_out:
+        click.echo(left_out)
     if found.winner.candidate.reordered:
         click.echo(
             "Its order of samples is another one than the default's: a state of the one is refused by the other."
@@ -90,6 +91,17 @@ def tune(
     elif not try_order:
         click.echo("Blocks and lanes were left alone, since they change the order of samples (--try-order).")
     click.echo(f"\n{code}")
+
+
+def _why_no_workers(asked: Asked, budget: float) -> str:
+    """Why worker processes are not tried, a sentence; "" where they are."""
+    with ShardLoader(asked.place, **asked.arguments()) as loader:
+        remote = loader.dataset.remote_shards.any()
+    if remote and asked.read.cache_dir is None:
+        return "Worker processes were not tried: over remote shards they need a place on disk to share (--cache-dir)."
+    if budget <= WORKERS_START_S:
+        return f"Worker processes, which take seconds to start, are tried from --budget {WORKERS_START_S:.0f}s on."
+    return ""
 
 
 @dataclass

@@ -15,6 +15,7 @@ from loaders.commands.loading import Asked
 from loaders.commands.tune import code_of
 from loaders.tune import Candidate
 from tests.builders import write_labels, write_pictures
+from tests.loaders.remote_data import indexed, served
 from wds_tools.cli import root
 from wds_tools.cores import usable_cores
 
@@ -72,6 +73,17 @@ def test_small_budgets_leave_worker_processes_alone(pictures: str) -> None:
     assert done.exit_code == 0, done.output
     assert "Worker processes, which take seconds to start, are tried from --budget 10s on" in done.stdout
     assert "ShardDataset" not in done.stdout
+
+
+def test_workers_over_remote_shards_are_left_out_where_they_share_no_cache(tmp_path: Path) -> None:
+    with served(indexed(write_pictures(tmp_path / "shards", [30]))) as server:
+        urls = server.url("/d/dataset.json")
+        options = ("--batch-size", "4", "--field", "cls", "--budget", "0.1s")
+        alone = tune(urls, *options)
+        assert alone.exit_code == 0, alone.output
+        assert "Worker processes were not tried" in alone.stdout
+        assert "--cache-dir" in alone.stdout
+        assert "--cache-dir" not in tune(urls, *options, "--cache-dir", str(tmp_path / "cache")).stdout
 
 
 def test_a_moment_is_too_short_for_a_recommendation_and_it_says_so(pictures: str) -> None:
