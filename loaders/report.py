@@ -1,4 +1,4 @@
-"""What a loader did and where its time went: the counts, as attributes, a paragraph or a table, and what they say."""
+"""What a loader did and where its time went: the counts, as attributes, a few lines or a table, and what they say."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Figures):
-    """A loader's counts since it was made, or between two reports. `str` of it is one readable paragraph.
+    """A loader's counts since it was made, or between two reports. `str` of it is a few lines, the second
+    of them what sets the pace.
 
     The clock runs from the first batch that is asked for, whatever the caller does in between: for an epoch or a part
     of one take `loader.report().since(before)`. Counting costs 3 microseconds a chunk of 16 samples, and 0.15 for each
@@ -124,21 +125,22 @@ class Report(Figures):
 
     def __str__(self) -> str:
         skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(self.skipped.items()))
-        return (
+        lines = (
             f"{self.samples:,} samples in {self.batches:,} batches, {self.samples_per_second:,.0f} a second, "
-            f"{self.bytes / 1e6:,.1f} MB, {self.bytes_per_second / 1e6:,.1f} MB a second; "
+            f"{self.bytes / 1e6:,.1f} MB, {self.bytes_per_second / 1e6:,.1f} MB a second",
+            str(self.verdict) if self.batches else "",
             f"the consumer waited {self.wait_share:.0%} of {_time(self.seconds)}, {self.queue:.1f} of {self.prefetch} "
-            f"batches ready when it came; {self.threads} threads spent {_time(self.read_seconds)} reading, "
-            f"{_time(self.decode_seconds)} decoding ({self.backend}), {_time(self.idle_seconds)} without work; "
-            f"{self.cores_used:.1f} of {self.cores} cores used; "
-            f"{self.slabs_made} slabs made, {self.slabs_reused} reused"
-            + (f"; {self._fetched()}" if self.requests else "")
-            + (f"; {self._cached()}" if self.cache_hits or self.cache_misses else "")
-            + (f"; skipped: {skipped}" if skipped else "")
-            + "".join(f"; {part}" for part in self.parts)
-            + (f"; {self.verdict}" if self.batches else "")
-            + (f"; {self.missing}" if self.missing else "")
+            "batches ready when it came",
+            f"{self.threads} threads spent {_time(self.read_seconds)} reading, {_time(self.decode_seconds)} decoding "
+            f"({self.backend}), {_time(self.idle_seconds)} without work; {self.cores_used:.1f} of {self.cores} cores "
+            f"used; {self.slabs_made} slabs made, {self.slabs_reused} reused",
+            self._fetched() if self.requests else "",
+            self._cached() if self.cache_hits or self.cache_misses else "",
+            f"skipped: {skipped}" if skipped else "",
+            *map(str, self.parts),
+            self.missing,
         )
+        return "\n".join(filter(None, lines))
 
     def _fetched(self) -> str:
         rate = self.fetched_bytes / self.seconds if self.seconds else 0.0
