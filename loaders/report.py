@@ -38,11 +38,10 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Figures):
-    """A loader's counts since it was made, or between two reports. `str` of it is a few lines, the second
-    of them what sets the pace.
+    """A loader's counts since it was made, or between two reports.
 
-    The clock runs from the first batch that is asked for, whatever the caller does in between: for an epoch or a part
-    of one take `loader.report().since(before)`. Counting costs 3 microseconds a chunk of 16 samples, and 0.15 for each
+    `str` of it is a few lines, the second of them what sets the pace. The clock runs from the first batch that is asked
+    for, whatever the caller does in between: for an epoch or a part of one take `loader.report().since(before)`. Counting costs 3 microseconds a chunk of 16 samples, and 0.15 for each
     sample that is read (two looks at the clock): a third of a microsecond a sample, 0.05% of decoding a crop.
 
     Attributes:
@@ -126,14 +125,9 @@ class Report(Figures):
     def __str__(self) -> str:
         skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(self.skipped.items()))
         lines = (
-            f"{self.samples:,} samples in {self.batches:,} batches, {self.samples_per_second:,.0f} a second, "
-            f"{self.bytes / 1e6:,.1f} MB, {self.bytes_per_second / 1e6:,.1f} MB a second",
+            self._made(),
             str(self.verdict) if self.batches else "",
-            f"the consumer waited {self.wait_share:.0%} of {_time(self.seconds)}, {self.queue:.1f} of {self.prefetch} "
-            "batches ready when it came",
-            f"{self.threads} threads spent {_time(self.read_seconds)} reading, {_time(self.decode_seconds)} decoding "
-            f"({self.backend}), {_time(self.idle_seconds)} without work; {self.cores_used:.1f} of {self.cores} cores "
-            f"used; {self.slabs_made} slabs made, {self.slabs_reused} reused",
+            self._spent(),
             self._fetched() if self.requests else "",
             self._cached() if self.cache_hits or self.cache_misses else "",
             f"skipped: {skipped}" if skipped else "",
@@ -141,6 +135,21 @@ class Report(Figures):
             self.missing,
         )
         return "\n".join(filter(None, lines))
+
+    def _made(self) -> str:
+        return (
+            f"{self.samples:,} samples in {self.batches:,} batches, {self.samples_per_second:,.0f} a second, "
+            f"{self.bytes / 1e6:,.1f} MB, {self.bytes_per_second / 1e6:,.1f} MB a second"
+        )
+
+    def _spent(self) -> str:
+        return (
+            f"the consumer waited {self.wait_share:.0%} of {_time(self.seconds)}, {self.queue:.1f} of {self.prefetch} "
+            f"batches ready when it came; {self.threads} threads spent {_time(self.read_seconds)} reading, "
+            f"{_time(self.decode_seconds)} decoding ({self.backend}), {_time(self.idle_seconds)} without work; "
+            f"{self.cores_used:.1f} of {self.cores} cores used; "
+            f"{self.slabs_made} slabs made, {self.slabs_reused} reused"
+        )
 
     def _fetched(self) -> str:
         rate = self.fetched_bytes / self.seconds if self.seconds else 0.0
