@@ -122,8 +122,11 @@ def _answer_seeds() -> list[bytes]:
     whole = _answer(b"200 OK", long, etag, date, body=shard)
     chunks = b"".join(b"%x;e=1\r\n%b\r\n" % (len(each), each) for each in (shard[:700], shard[700:], b""))
 
-    def part(begin: int, end: int) -> bytes:
-        field = b"Content-Range: bytes %d-%d/%d" % (begin, end - 1, len(shard))
+    padded = b"".join(b"%08x\r\n%b\r\n" % (len(each), each) for each in (shard[:700], shard[700:]))
+    padded += b"000\r\nDigest: none\r\n\r\n"
+
+    def part(begin: int, end: int, total: bytes = b"%d" % len(shard)) -> bytes:
+        field = b"Content-Range: bytes %d-%d/%b" % (begin, end - 1, total)
         size = b"Content-Length: %d" % (end - begin)
         return _answer(b"206 Partial Content", field, size, etag, date, body=shard[begin:end])
 
@@ -136,6 +139,9 @@ def _answer_seeds() -> list[bytes]:
             [whole],
             [_answer(b"200 OK", b"Transfer-Encoding: chunked", body=chunks)],
             [_answer(b"100 Continue") + whole],
+            [_answer(b"103 Early Hints", b"Link: </x>") + whole],
+            [_answer(b"200 OK", b"Transfer-Encoding: chunked", etag, body=padded)],
+            [_answer(b"200 OK", b"Transfer-Encoding: chunked", etag, body=padded[:720]), part(0, 1000, b"*"), whole],
             [_answer(b"200 OK", body=shard).replace(b"1.1", b"1.0")],
             [whole[:900], part(700, len(shard))],
             [moved, busy, later, whole],
