@@ -43,7 +43,7 @@ test-python:  ## what needs no torch, with another Python: make test-python PYTH
 	$(PYTHON) -m venv --clear $(OTHER)
 	grep -v '^torch' constraints.txt > $(OTHER)/constraints.txt
 	$(OTHER)/bin/pip install --quiet --disable-pip-version-check -c $(OTHER)/constraints.txt $(WITHOUT_TORCH)
-	$(OTHER)/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	$(OTHER)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .  # the tests see what is in the tree
 	$(OTHER)/bin/pytest -n 2 -m 'not long and not cuda' tests/wds_tools tests/shardwriter tests/loaders tests/cases tests/platforms
 
 demo: .venv/installed  ## real pictures to shards to a small model that learns

@@ -41,8 +41,9 @@ class Report(Figures):
     """A loader's counts since it was made, or between two reports.
 
     `str` of it is a few lines, the second of them what sets the pace. The clock runs from the first batch that is asked
-    for, whatever the caller does in between: for an epoch or a part of one take `loader.report().since(before)`. Counting costs 3 microseconds a chunk of 16 samples, and 0.15 for each
-    sample that is read (two looks at the clock): a third of a microsecond a sample, 0.05% of decoding a crop.
+    for, whatever the caller does in between: for an epoch or a part of one take `loader.report().since(before)`.
+    Counting costs 3 microseconds a chunk of 16 samples, and 0.15 for each sample that is read (two looks at the clock):
+    a third of a microsecond a sample, 0.05% of decoding a crop.
 
     Attributes:
         slabs_made: memory of batches that was allocated, since the caller kept the others.

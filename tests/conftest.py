@@ -55,6 +55,7 @@ collect_ignore = [
 _NEED_TORCH = (
     *("loaders/commands/test_tune.py", "loaders/test_mix.py::test_torch_takes", "loaders/test_mix.py::test_workers_of"),
     *("loaders/test_remote_ddp.py", "wds_tools/commands/test_doctor.py::test_each_finding", "wds_tools/test_demo.py"),
+    *("wds_tools/commands/test_remote.py::test_all_commands", "wds_tools/commands/test_remote.py::test_tune_prints"),
     *("wds_tools/show/test_values.py::test_a_field_in_a_line[pt-", "wds_tools/test_cli.py::test_the_table_and"),
 )
 if importlib.util.find_spec("torch") is None:

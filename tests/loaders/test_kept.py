@@ -57,7 +57,7 @@ def test_a_host_is_asked_for_what_is_missing(
                 assert asked == 0
                 assert report.cache_misses == 0
             else:  # an epoch is announced while the one before is decoded, so this small one is asked for again
-                assert whole * 0.8 < asked <= 3 * whole
+                assert whole * 0.8 < asked <= 3.5 * whole  # and what a busy host is late with, once more
 
 
 def test_a_disk_is_told_of_what_is_missing(pictures: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

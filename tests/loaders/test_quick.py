@@ -25,11 +25,12 @@ from tests.wds_tools.pictures.made import saved, scene, with_orientation
 from wds_tools.dataset import open_dataset
 from wds_tools.errors import DataError
 from wds_tools.fields.arrays import encode_npy
-from wds_tools.pictures import _pixels
 from wds_tools.pictures.batched import Batched, BatchedArrays
 from wds_tools.pictures.kernel import capability
 from wds_tools.pictures.options import Pictures
 from wds_tools.pictures.orientation import Box, inside
+
+_pixels = pytest.importorskip("wds_tools.pictures._pixels", reason="nothing was compiled")
 
 pytestmark = pytest.mark.skipif(not capability().jpeg, reason=capability().missing)
 

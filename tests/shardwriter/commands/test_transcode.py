@@ -10,6 +10,9 @@ from shardwriter.commands.transcode import transcode_options
 from shardwriter.transcode import Transcode
 from shardwriter.transcoder import Transcoder
 from wds_tools.pictures.compress import FORMATS
+from wds_tools.pictures.kernel import capability
+
+needs_kernel = pytest.mark.skipif(not capability().jpeg, reason=capability().missing)
 
 
 def _seen(*arguments: str) -> tuple[Transcoder | None, str, int]:
@@ -44,7 +47,7 @@ def test_without_options_nothing_is_transcoded() -> None:
         ("--resize 256 --enlarge", Transcode(resize=256, enlarge=True)),
         ("--metadata keep", Transcode(metadata="keep")),
         ("--metadata strip", Transcode()),
-        ("--icc keep --baseline", Transcode(icc="keep", baseline=True)),
+        pytest.param("--icc keep --baseline", Transcode(icc="keep", baseline=True), marks=needs_kernel),
         ("--background white", Transcode(background=(255, 255, 255))),
         ("--background #8000Ff", Transcode(background=(128, 0, 255))),
         ("--background 1,2,3", Transcode(background=(1, 2, 3))),

@@ -16,7 +16,6 @@ from tests.builders import write_tar
 from tests.wds_tools.pictures.made import exif_block, jpeg, saved, scene, with_orientation, with_segment
 from wds_tools.errors import PictureError
 from wds_tools.fields.arrays import encode_npy
-from wds_tools.pictures import _pixels
 from wds_tools.pictures.batched import Batched, BatchedArrays, Made, entire, plain_name
 from wds_tools.pictures.decode import Decoder
 from wds_tools.pictures.facts import check_whole, read_facts
@@ -24,6 +23,8 @@ from wds_tools.pictures.kernel import Kernel, capability
 from wds_tools.pictures.options import Pictures
 from wds_tools.shard import scan
 from wds_tools.sources.local import LocalFile
+
+_pixels = pytest.importorskip("wds_tools.pictures._pixels", reason="nothing was compiled")
 
 pytestmark = pytest.mark.skipif(not capability().jpeg, reason=capability().missing)
 
@@ -295,7 +296,7 @@ def test_wrong_arguments_are_refused() -> None:
         (good, None, out, [1]),
     ]:
         with pytest.raises(ValueError, match=r"places are|a place is|a cut is"):
-            kernel.samples(places, (), draws, memory, ("jpg",), (), how, True, 1000, 0)  # type: ignore[arg-type]
+            kernel.samples(places, (), draws, memory, ("jpg",), (), how, True, 1000, 0)
     with pytest.raises(ValueError, match="at most 16"):
         kernel.samples(good, (), None, out, tuple("abcdefghijklmnopq"), (), cut, True, 1000, 0)
     with pytest.raises((BufferError, ValueError)):
