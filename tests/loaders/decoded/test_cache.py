@@ -111,7 +111,8 @@ def test_masks_and_other_fields_are_as_they_were(tmp_path: Path) -> None:
                 assert np.array_equal(found.seg_png, expected.seg_png)
                 assert (found.json, found.txt) == (expected.json, expected.txt)
                 assert np.abs(found.jpg.astype(int) - expected.jpg).mean() < 12
-        assert loader.report().cache_hits >= 40
+        # the third epoch's: the second begins while the first one's last pictures are still being kept
+        assert loader.report().cache_hits >= 20
 
 
 def test_a_transform_has_pictures_of_its_own(urls: str) -> None:
