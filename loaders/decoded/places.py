@@ -76,6 +76,8 @@ class Place(NamedTuple):
                 try:
                     descriptor = stack.enter_context(locks.exclusive(path, create=True, wait=wait))
                 except FileNotFoundError:  # removed by the last user, who came in between
+                    if path.is_symlink():  # to a place that is not there, and will not be
+                        raise
                     continue
                 if _is_at(descriptor, path):
                     yield

@@ -312,6 +312,17 @@ def test_a_place_that_cannot_be_used_is_an_error(
         opened(DecodedCache("ram", 1 << 20, size=8), dataset)
 
 
+@pytest.mark.timeout(30)
+def test_a_lock_that_is_a_link_to_nowhere_is_an_error(tmp_path: Path, dataset: Dataset) -> None:
+    folder = tmp_path / "folder"
+    opened(DecodedCache(str(folder), 8 << 20, size=8), dataset).close()
+    for lock in folder.rglob("lock"):
+        lock.unlink()
+        lock.symlink_to(tmp_path / "gone" / "lock")
+    with pytest.raises(UnavailableError, match="cannot be used"):
+        opened(DecodedCache(str(folder), 8 << 20, size=8), dataset)
+
+
 def test_a_disk_that_fails_is_no_error(cache: DecodedCache, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(cache, dataset)
     put(store, 1)
