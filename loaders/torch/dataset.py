@@ -245,9 +245,19 @@ class ShardDataset(IterableDataset[Any]):
         if latest.number >= 0 or latest.epoch != epoch:
             self._epochs.move(epoch)
 
+    def pin(self) -> None:
+        """Leave it to the caller to set the place before each iteration; for now it is the latest one's.
+
+        Counting, a worker that comes late to one that was broken off, before any
+        other worker had come to it, would count it for the next.
+        """
+        plan, global_batch = self._source.whole()
+        cursor = _cursor(self._epochs.latest(), plan, global_batch)
+        self._epochs.pin(cursor.epoch, cursor.position)
+
     def rebase(self, cursor: Cursor) -> None:
         """The iteration that this process has just begun is this one; what is begun next is its successor."""
-        self._epochs.move(cursor.epoch, cursor.position)
+        self._epochs.rebase(cursor.epoch, cursor.position)
         self._count()
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:

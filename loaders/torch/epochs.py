@@ -5,6 +5,7 @@ with persistent ones, what the parent sets never arrives. So the counters lie in
 
     base, position, lanes, block      written by the parent: set_epoch and load_state_dict
     said                              written by whoever warns first, so that it is said once
+    pinned                            written by a parent that counts by itself: nothing is counted here
     slot of worker 0, of worker 1 ... written by that worker: how many iterations were begun since, and a tag
 
 The tag is of the DataLoader's iteration: a hash of its base seed, which the parent draws anew for each, and of how
@@ -12,6 +13,10 @@ often this process has begun. A worker that finds the tag in another slot takes 
 nowhere counts one up from the highest. Two that come at once both find it nowhere, and count to the same number. So
 workers agree though one of them missed an iteration (it was broken off before the worker had started, which takes
 seconds with spawn), and though another DataLoader with fewer workers ran in between.
+
+When the parent sets the place, counts become zero and tags stay: a worker that only now comes to an iteration which was
+broken off before finds its tag, and counts nothing. Where none of its workers had come to it there is no tag to find.
+So `resumable`, which knows where each iteration stands, pins the place instead.
 
 A slot is one aligned word, written in one go; no lock.
 """
@@ -29,8 +34,8 @@ from wds_tools.errors import UsageError
 
 __all__ = ["MAX_WORKERS", "Begun", "Epochs"]
 
-MAX_WORKERS = 1019
-_PLACE, _SAID, _HEADER = 4, 4, 5
+MAX_WORKERS = 1018
+_PLACE, _SAID, _PINNED, _HEADER = 4, 4, 5, 6
 _TAG_BITS = 40
 _TAG_MASK = (1 << _TAG_BITS) - 1
 
@@ -76,7 +81,9 @@ class Epochs:
         seen = slots.copy()
         tag = _tag(workers, seed, times)
         counts, same = seen >> _TAG_BITS, (seen & _TAG_MASK) == tag
-        if same[worker]:  # a new process, and the parent seeded torch alike before this iteration and the last
+        if self._words[_PINNED]:
+            count = 1
+        elif same[worker]:  # a new process, and the parent seeded torch alike before this iteration and the last
             count = int(counts[worker]) + 1
         else:
             count = int(counts[same].max()) if same.any() else int(counts.max()) + 1
@@ -95,7 +102,18 @@ class Epochs:
         """The next iteration is this epoch, from this position."""
         words = self._words
         words[:2] = epoch, position
+        words[_HEADER:] &= _TAG_MASK
+
+    def rebase(self, epoch: int, position: int) -> None:
+        """The iteration that is being begun, and will be counted anew by all its workers, is this one."""
+        words = self._words
+        words[:2] = epoch, position
         words[_HEADER:] = 0
+
+    def pin(self, epoch: int, position: int) -> None:
+        """Each iteration from now on is the one to which it was moved last, here to begin with."""
+        self._words[_PINNED] = 1
+        self.move(epoch, position)
 
     def first(self) -> bool:
         """True the first time that it is asked, in whichever process."""

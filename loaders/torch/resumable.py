@@ -5,7 +5,7 @@
 A DataLoader runs ahead of its caller and says nothing of it; and each `iter` of it starts workers and an epoch, though
 frameworks ask for iterators which they never use. Here the batches are counted where they are handed out, and nothing
 begins before the first batch is asked for. Before each iteration the dataset is told where it stands, in memory that
-the workers share, so that none depends on what earlier ones have seen.
+the workers share, so that none depends on what earlier ones have seen, or see late.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ class ResumableLoader:
                         cure="Use one iteration at a time, or one loader for each.",
                     )
                 if self._batches is None:
-                    # An iteration that gave no batch has counted in the workers, and shall not have.
-                    self._dataset.load_state_dict(self._dataset.state_dict(batches=0))
+                    self._dataset.pin()  # an iteration that gave no batch counts for nothing
                     self._batches = iter(self.loader)
                     self._latest = weakref.ref(self._batches)
                 try:

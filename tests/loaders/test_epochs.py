@@ -54,6 +54,27 @@ def test_the_parent_sets_the_place() -> None:
     assert epochs.begin(worker=0, workers=1, seed=2, times=1) == (0, 5, 640, 960, 3)
 
 
+def test_a_worker_that_comes_late_to_what_was_broken_off_counts_nothing() -> None:
+    epochs = Epochs()
+    epochs.begin(worker=0, workers=2, seed=1, times=1)
+    epochs.move(3)
+    epochs.begin(worker=1, workers=2, seed=1, times=1)
+    assert epochs.latest().number == -1
+    assert {epochs.begin(worker=w, workers=2, seed=1, times=2)[:2] for w in range(2)} == {(0, 3)}
+
+
+@given(late=st.lists(st.integers(0, 3), max_size=4), position=st.integers(0, 10**6))
+def test_where_it_is_pinned_nothing_is_counted(late: list[int], position: int) -> None:
+    epochs = Epochs()
+    epochs.pin(2, 0)
+    epochs.move(3, position)
+    for worker in late:  # to an iteration that was broken off before any of them came
+        epochs.begin(worker=worker, workers=4, seed=1, times=1)
+    assert {epochs.begin(worker=w, workers=4, seed=1, times=2)[:3] for w in range(4)} == {(0, 3, position)}
+    epochs.move(4)
+    assert epochs.latest()[:3] == (-1, 4, 0)
+
+
 def test_a_pickled_copy_has_its_own_counts() -> None:
     epochs = Epochs()
     epochs.begin(worker=0, workers=1, seed=1, times=1)
