@@ -20,11 +20,12 @@ lint: .venv/installed  ## ruff, bandit, mypy strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Three for two cores: a fifth of the time the tests wait for processes and servers.
+# Three for two cores: a fifth of the time the tests wait for processes and servers. By file, since jobs of several ranks
+# are run once for all tests of a file.
 TESTS_AT_ONCE ?= 3
 
 test: lint  ## lint and the tests, a few minutes
-	$(BIN)/pytest -n $(TESTS_AT_ONCE) -m 'not long and not cuda' --cov --cov-report=
+	$(BIN)/pytest -n $(TESTS_AT_ONCE) --dist loadfile -m 'not long and not cuda' --cov --cov-report=
 
 coverage: .venv/installed  ## the lines and branches that `make test` did not come to
 	$(BIN)/coverage report
