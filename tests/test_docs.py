@@ -238,6 +238,7 @@ def test_links_lead_somewhere(page: str) -> None:
         assert target.startswith("https://") or there.exists(), f"{page} links to {target}"
 
 
+@pytest.mark.long
 def test_the_site_builds_without_a_warning_and_asks_for_nothing(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="the site is made by mkdocs; pip install 'shardstream[docs]'")
     done = subprocess.run(
