@@ -95,10 +95,11 @@ def tune(
 
 def _why_no_workers(asked: Asked, budget: float) -> str:
     """Why worker processes are not tried, a sentence; "" where they are."""
-    with ShardLoader(asked.place, **asked.arguments()) as loader:
-        remote = loader.dataset.remote_shards.any()
-    if remote and asked.read.cache_dir is None:
-        return "Worker processes were not tried: over remote shards they need a place on disk to share (--cache-dir)."
+    if asked.read.cache_dir is None:
+        with ShardLoader(asked.place, **asked.arguments()) as loader:
+            remote = loader.dataset.remote_shards.any()
+        if remote:
+            return "Worker processes were not tried: over remote shards they need a disk to share (--cache-dir)."
     if budget <= WORKERS_START_S:
         return f"Worker processes, which take seconds to start, are tried from --budget {WORKERS_START_S:.0f}s on."
     return ""

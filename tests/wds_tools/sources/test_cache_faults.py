@@ -1,7 +1,6 @@
 """Every fault of a server, read through the cache: the same bytes or the named error, and nothing wrong is kept."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,13 @@ from tests.servers.faults import FAULTS, MIDDLE, Fault
 from tests.wds_tools.sources.cached import Fake, read
 from wds_tools.errors import ShardstreamError
 from wds_tools.sources.cache import DiskCache
-from wds_tools.sources.http import HttpFile, close_idle
+from wds_tools.sources.http import HttpFile
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(2).randbytes(4 * MIDDLE + 123)
 # A host that names no version is believed to keep its object, so that a replacement of the same size goes unseen.
 SEEN = [fault for fault in FAULTS if fault.name != "replaced in the middle, without ranges or a version"]
 BOUNDS = (1000, MIDDLE * 2, 0, MIDDLE * 3)
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
 
 
 def read_all(cache: DiskCache, url: str, remote: Remote) -> bytes | type[ShardstreamError]:

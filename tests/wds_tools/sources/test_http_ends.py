@@ -1,7 +1,6 @@
 """Where a stream ends, and whose bytes it gives: parts that say little, bodies that are too long, versions left out."""
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,25 +21,13 @@ from tests.servers.faulty import (
     until_closed,
     well,
 )
+from tests.wds_tools.sources.streams import rest_of
 from wds_tools.errors import ShardChangedError, UnavailableError
-from wds_tools.sources.http import HttpFile, HttpStream, close_idle
+from wds_tools.sources.http import HttpFile, HttpStream
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(6).randbytes(300_001)
 QUICK = Remote(attempts=3, give_up_s=10, connect_s=5, stall_s=5)
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
-
-
-def rest_of(stream: HttpStream) -> bytes:
-    whole, buffer = bytearray(), bytearray(7000)
-    while count := stream.readinto(memoryview(buffer)):
-        whole += buffer[:count]
-    return bytes(whole)
 
 
 def without_total(plan: Plan = well) -> Plan:

@@ -6,7 +6,6 @@ First each by its name, at one place; then one upon another, at any byte of head
 import itertools
 import random
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.wds_tools.sources.cached import read
 from wds_tools.errors import RangesRefusedError, ShardstreamError, UnavailableError
 from wds_tools.sources.base import Source
 from wds_tools.sources.cache import DiskCache
-from wds_tools.sources.http import HttpFile, HttpStream, close_idle
+from wds_tools.sources.http import HttpFile, HttpStream
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(2).randbytes(4 * MIDDLE + 123)
@@ -25,12 +24,6 @@ BOUNDS = (1000, MIDDLE * 2, MIDDLE * 2 + 1, MIDDLE * 3, len(CONTENT))
 
 by_name = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 bounded = pytest.mark.timeout(60)  # a reader that waits for ever fails; how long a fault takes is not asserted
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
 
 
 def read_ranges(url: str, remote: Remote) -> bytes:

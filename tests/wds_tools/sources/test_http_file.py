@@ -4,7 +4,6 @@ import os
 import pickle
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -34,17 +33,11 @@ from wds_tools.errors import (
     UsageError,
 )
 from wds_tools.sources import resolve
-from wds_tools.sources.http import HttpFile, close_idle
+from wds_tools.sources.http import HttpFile
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(1).randbytes(1_000_003)
 QUICK = Remote(attempts=3, give_up_s=5, connect_s=2, stall_s=2)
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
 
 
 def read(file: HttpFile, offset: int, length: int) -> bytes:

@@ -3,33 +3,20 @@
 import contextlib
 import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 
 from tests.servers.faulty import Behaviour, Conversation, Deliver, FaultyServer, Reply, Stored, chunked, names, whole
 from tests.servers.replies import Request, ignoring_range
+from tests.wds_tools.sources.streams import rest_of
 from wds_tools.errors import UnavailableError
-from wds_tools.sources.http import HttpFile, HttpStream, close_idle
+from wds_tools.sources.http import HttpFile, HttpStream
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(4).randbytes(200_001)
 QUICK = Remote(attempts=3, give_up_s=10, connect_s=5, stall_s=5)
 IMPATIENT = Remote(attempts=1, give_up_s=10, connect_s=0.3, stall_s=0.3)
 bounded = pytest.mark.timeout(30)  # who waits for ever fails; how long it takes is not asserted
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
-
-
-def rest_of(stream: HttpStream) -> bytes:
-    whole_of_it, buffer = bytearray(), bytearray(7000)
-    while count := stream.readinto(memoryview(buffer)):
-        whole_of_it += buffer[:count]
-    return bytes(whole_of_it)
 
 
 def cut(behind: bytes) -> Deliver:

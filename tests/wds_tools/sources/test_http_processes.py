@@ -5,21 +5,13 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from tests.servers.faulty import Behaviour, Conversation, FaultyServer, Reply, says
 from wds_tools.sources.http import HttpFile, HttpStream, close_idle
 from wds_tools.sources.options import Remote
 
 CONTENT = bytes(range(256)) * 400
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
 
 
 def read(file: HttpFile, offset: int = 0, length: int = 100) -> bytes:

@@ -6,7 +6,6 @@ import pickle
 import random
 import tarfile
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,10 +26,10 @@ from tests.servers.faulty import (
     until_closed,
     well,
 )
+from tests.wds_tools.sources.streams import rest_of
 from wds_tools.errors import ShardChangedError, ShardMissingError, TruncatedShardError, UnavailableError
 from wds_tools.shard import iter_stream
 from wds_tools.sources import resolve
-from wds_tools.sources.base import Stream
 from wds_tools.sources.http import HttpStream, close_idle, connections, retry
 from wds_tools.sources.http import stream as module
 from wds_tools.sources.options import Remote
@@ -38,19 +37,6 @@ from wds_tools.sources.options import Remote
 CONTENT = random.Random(3).randbytes(300_001)
 QUICK = Remote(attempts=3, give_up_s=10, connect_s=5, stall_s=5)
 CUT = Behaviour(deliver=resets(100_000))
-
-
-@pytest.fixture(autouse=True)
-def _no_idle_connections() -> Iterator[None]:
-    yield
-    close_idle()
-
-
-def rest_of(stream: Stream, piece: int = 7000) -> bytes:
-    whole, buffer = bytearray(), bytearray(piece)
-    while count := stream.readinto(memoryview(buffer)):
-        whole += buffer[:count]
-    return bytes(whole)
 
 
 def test_a_stream_is_one_plain_request() -> None:
