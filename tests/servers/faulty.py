@@ -41,6 +41,7 @@ from tests.servers.replies import (
     until_closed,
     well,
 )
+from wds_tools.sources.http import hosts
 
 __all__ = [
     "Behaviour",
@@ -189,6 +190,8 @@ class FaultyServer:
         for thread in list(self._threads):
             thread.join()
         self._listener.close()
+        for origin in [each for each in hosts._hosts if each[2] == self.port]:
+            hosts._hosts.pop(origin, None)  # what it asked for (an hour's time) is not for who has its port next
 
     def url(self, path: str) -> str:
         """Where a path lies."""
