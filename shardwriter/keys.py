@@ -134,12 +134,12 @@ def refuse_equal(count: int, key: Callable[[int], str], name: Callable[[int], st
 def equal_keys(count: int, first: list[tuple[str, str]], *, key: str | None) -> KeyRefusedError:
     """The error about `count` samples that would get the key of another, of which the first pairs are given."""
     pairs = "; ".join(f"{_bare(one)} and {_bare(two)}" for one, two in first)
-    many = f"{count:,} files would get the key of another{', the first are' * (count > len(first))}"
+    many = f"{count:,} samples would get the key of another{', the first are' * (count > len(first))}"
     return KeyRefusedError(
-        f"{'two files would get the same key' if count == 1 else many}: {pairs}",
+        f"{'two samples would get the same key' if count == 1 else many}: {pairs}",
         key=key if count == 1 else None,
-        cure="Rename or remove one of each pair; dots in names become _, and the extension does not count. "
-        "Or let keys be numbers or hashes (--keys number, --keys hash).",
+        cure="Rename or remove one of each pair, or the row that names a file again; dots in names become _, and the "
+        "extension does not count. Or let keys be numbers (--keys number), or hashes where names differ (--keys hash).",
     )
 
 

@@ -56,7 +56,7 @@ def test_equal_keys_are_refused_exactly_where_there_are_some(keys: list[str]) ->
         return
     with pytest.raises(KeyRefusedError) as caught:
         refuse_equal(len(keys), keys.__getitem__, str)
-    assert str(caught.value).startswith("two files" if twice == 1 else f"{twice} files")
+    assert str(caught.value).startswith("two samples" if twice == 1 else f"{twice} samples")
 
 
 def test_names_that_differ_in_how_accents_are_composed_are_named() -> None:

@@ -88,10 +88,10 @@ def _keyed(urls: str, key: str, remote: Remote | None) -> RawSample:
             sample = find(source, key)
         if sample is not None:
             return sample
-    raise UsageError(
-        f"no sample of {options.counted(len(shards), 'shard')} has the key {key!r}",
-        cure="`wds ls` lists the keys; #17 finds by number.",
-    )
+    cure = "`wds ls` lists the keys; #17 finds by number."
+    if "." in key.rpartition("/")[2]:
+        cure += " No key has a dot behind its folders: `wds pack` drops the extension and puts _ for other dots."
+    raise UsageError(f"no sample of {options.counted(len(shards), 'shard')} has the key {key!r}", cure=cure)
 
 
 def _facts(sample: RawSample, remote: Remote | None) -> dict[str, object]:

@@ -67,7 +67,7 @@ def test_all_collisions_are_counted_and_the_first_named(tmp_path: Path) -> None:
     )
     with pytest.raises(KeyRefusedError) as caught:
         class_folders(tmp_path)
-    assert "8 files would get the key of another, the first are: " in str(caught.value)
+    assert "8 samples would get the key of another, the first are: " in str(caught.value)
     named = [f"{tmp_path}/cat/{number}.jpg and {tmp_path}/cat/{number}.png" for number in range(7)]
     assert [pair in str(caught.value) for pair in named] == [True] * 5 + [False] * 2
 

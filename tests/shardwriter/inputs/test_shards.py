@@ -149,7 +149,7 @@ def test_keys_that_begin_anew_in_each_shard_are_refused_with_the_cure(
         write_shard(tmp_path / f"old/{shard}.tar", [(f"{number:04d}", {"cls": b"%d" % shard}) for number in range(3)])
     with pytest.raises(KeyRefusedError, match=r"'0000' is in .*0\.tar and in .*1\.tar.*--keys number"):
         open_shards(tmp_path / "old")
-    with pytest.raises(KeyRefusedError, match=r"4 files would get the key of another"):
+    with pytest.raises(KeyRefusedError, match=r"4 samples would get the key of another"):
         open_shards(tmp_path / "old", where="key != '0000'")
     with open_shards(tmp_path / "old", keys="hash") as hashed, open_shards(tmp_path / "old", keys="number") as numbered:
         assert len({hashed.key(index) for index in range(9)}) == 9

@@ -105,3 +105,11 @@ def test_a_sample_comes_as_json_too(shards: str) -> None:
     assert shown["fields"]["jpg"]["kind"] == "picture"
     assert shown["fields"]["jpg"]["bytes"] == len(cat(shards, "#1", "jpg").stdout_bytes)
     assert cat(shards, "#1", "jpg", "--json").exit_code == 2
+
+
+@pytest.mark.parametrize(("key", "dots"), [("k/v1.2.final", True), ("k.1/v", False), ("nothing", False)])
+def test_a_key_that_no_sample_can_have_is_answered_with_how_keys_are_made(shards: str, key: str, dots: bool) -> None:
+    found = cat(shards, key)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert f"no sample of 2 shards has the key {key!r}" in found.stderr
+    assert ("puts _ for other dots" in found.stderr) == dots
