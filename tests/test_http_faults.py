@@ -144,7 +144,7 @@ def by_ranges(fault: Fault) -> tuple[Outcome, ...]:
 @by_name
 def test_raw_samples(fault: Fault, shard: Path) -> None:
     with fault.server({"/x.tar": shard.read_bytes()}) as server:
-        url, read = server.url("/x.tar"), Reading(remote=fault.patience)
+        url, read = server.url("/x.tar"), Reading(remote=fault.patience(fault.stream))
         meets(lambda: raw(url, read), raw(shard, Reading()), fault.stream)
 
 
@@ -153,7 +153,8 @@ def test_raw_samples(fault: Fault, shard: Path) -> None:
 @pytest.mark.parametrize("order", [pytest.param(in_order, marks=pytest.mark.long), shuffled])
 def test_the_loader(fault: Fault, order: Callable[[str | Path, Reading], Rows], shard: Path, tmp_path: Path) -> None:
     with fault.server({"/x.tar": shard.read_bytes()}) as server:
-        urls, read = listing_of(tmp_path / "far", shard, server.url("/x.tar")), Reading(remote=fault.patience)
+        urls = listing_of(tmp_path / "far", shard, server.url("/x.tar"))
+        read = Reading(remote=fault.patience(*by_ranges(fault)))
         expected = order(listing_of(tmp_path / "near", shard, str(shard)), Reading())
         meets(lambda: order(urls, read), expected, *by_ranges(fault))
 
@@ -163,7 +164,7 @@ def test_the_loader(fault: Fault, order: Callable[[str | Path, Reading], Rows], 
 def test_the_cache(fault: Fault, shard: Path, tmp_path: Path) -> None:
     with fault.server({"/x.tar": shard.read_bytes()}) as server:
         urls = listing_of(tmp_path / "far", shard, server.url("/x.tar"))
-        read = Reading(remote=fault.patience, cache_dir=tmp_path / "cache")
+        read = Reading(remote=fault.patience(*by_ranges(fault)), cache_dir=tmp_path / "cache")
         expected = shuffled(listing_of(tmp_path / "near", shard, str(shard)), Reading())
         meets(lambda: shuffled(urls, read), expected, *by_ranges(fault))
         if fault.ranges is None:

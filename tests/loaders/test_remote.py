@@ -267,7 +267,7 @@ def test_the_report_counts_what_was_fetched(labels: str) -> None:
             pass
         report = loader.report()
     assert report.fetched_bytes >= 737 * 1024
-    assert 0 < report.requests < 2 * 737
+    assert 0 < report.requests < 3 * 737, "and what was read ahead of the next epoch"
     assert 0 <= report.fetch_wait_share <= 1
     assert "requests" in str(report)
 

@@ -77,10 +77,9 @@ class Fault:
     stream: Outcome = None
     cuts: bool = True
 
-    @property
-    def patience(self) -> Remote:
-        """How to read from such a server."""
-        return SHORT if UnavailableError in {self.ranges, self.stream} else PATIENCE
+    def patience(self, *outcomes: Outcome) -> Remote:
+        """How to read from such a server in a way that may come to these outcomes."""
+        return SHORT if UnavailableError in outcomes and None not in outcomes else PATIENCE
 
     def server(self, objects: Mapping[str, bytes]) -> FaultyServer:
         """A server that has these objects and this fault. Objects are a few times as long as `MIDDLE`."""

@@ -11,7 +11,10 @@ relay is for; nothing else here waits by the clock.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import queue
+import select
 import socket
 import struct
 import threading
@@ -23,7 +26,7 @@ from typing import Self
 __all__ = ["Relay"]
 
 _PIECE = 256 << 10
-_AHEAD = 64
+_UNDER_WAY = 1 << 20  # what a pipe may be asked to hold without privileges: pages, and a page may be a part of 32 KiB
 
 
 @dataclass
@@ -105,7 +108,7 @@ class Relay:
 
 
 class _Line:
-    """One direction of one connection."""
+    """One direction of one connection. What is under way lies in a pipe; closed by `give`, which ends last."""
 
     def __init__(
         self,
@@ -122,47 +125,56 @@ class _Line:
         self._bytes_per_s = bytes_per_s
         self._cut_after = cut_after
         self._closing = closing
-        self._under_way: queue.Queue[tuple[float, bytes]] = queue.Queue(_AHEAD)
+        self._pieces: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
+        self._out, self._in = os.pipe()
+        fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _UNDER_WAY)
 
     def take(self) -> None:
         """Take what comes, and note when it is due at the other end; an empty piece is the end."""
         free = 0.0
-        data = b"-"
-        while data:
+        count = 1
+        arrived = select.poll()
+        arrived.register(self._here, select.POLLIN)
+        while count:
+            arrived.poll()  # splice would wait for bytes, too, but let nobody at the pipe meanwhile
             try:
-                data = self._here.recv(_PIECE)
-            except OSError:
-                data = b""
+                count = os.splice(self._here.fileno(), self._in, _PIECE)
+            except OSError:  # the connection broke, or nobody gives on any more
+                count = 0
             free = max(free, time.monotonic() + self._latency_s)
             if self._bytes_per_s is not None:
-                free += len(data) / self._bytes_per_s
-            self._under_way.put((free, data))
+                free += count / self._bytes_per_s
+            self._pieces.put((free, count))
+        os.close(self._in)
 
     def give(self) -> None:
         """Hand on what is due, until the end or the cut."""
         given, whole = 0, True
         while whole:
-            due, data = self._under_way.get()
-            if not data:
+            due, count = self._pieces.get()
+            if not count:
+                os.close(self._out)
                 _shut(self._there, socket.SHUT_WR)
                 return
             self._closing.wait(max(due - time.monotonic(), 0))
-            if self._cut_after is not None and given + len(data) >= self._cut_after:
-                data, whole = data[: self._cut_after - given], False
+            if self._cut_after is not None and given + count >= self._cut_after:
+                count, whole = self._cut_after - given, False
+            given += count
             try:
-                self._there.sendall(data)
+                while count:
+                    count -= os.splice(self._out, self._there.fileno(), count)
             except OSError:
                 whole = False
-            given += len(data)
         self._reset()
 
     def _reset(self) -> None:
         """Let both ends know, and let the taker run dry."""
+        os.close(self._out)
         for each in (self._there, self._here):
             with contextlib.suppress(OSError):
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             _shut(each)
-        while self._under_way.get()[1]:
+        while self._pieces.get()[1]:
             pass
 
 

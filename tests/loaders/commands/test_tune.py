@@ -49,7 +49,7 @@ def test_a_table_a_reason_and_code_that_runs(pictures: str) -> None:
     rows = [line for line in done.stdout.splitlines() if line[:1] in "* " and line[2:9].strip().isdigit()]
     assert {int(line.split()[1 if line[0] == "*" else 0]) for line in rows} >= {1, usable_cores(), 2 * usable_cores()}
     assert sum(line.startswith("*") for line in rows) == 1
-    assert "within the noise" in done.stdout
+    assert "the noise (" in done.stdout, "whatever won, it says what differences mean nothing"
     assert "change the order" in done.stdout
     assert runs(printed_code(done), "loader") == "ShardLoader [8, 8]"
 

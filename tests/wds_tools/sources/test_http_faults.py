@@ -50,10 +50,10 @@ def test_ranges(fault: Fault) -> None:
     with fault.server({"/x.tar": CONTENT}) as server:
         url = server.url("/x.tar")
         if fault.ranges is None:
-            assert read_ranges(url, fault.patience) == CONTENT[BOUNDS[0] :]
+            assert read_ranges(url, fault.patience(fault.ranges)) == CONTENT[BOUNDS[0] :]
             return
         with pytest.raises(ShardstreamError) as caught:
-            read_ranges(url, fault.patience)
+            read_ranges(url, fault.patience(fault.ranges))
         assert type(caught.value) is fault.ranges
         assert caught.value.url == url
         assert len(server.requests) <= 12
@@ -64,7 +64,7 @@ def test_ranges(fault: Fault) -> None:
 def test_streams(fault: Fault) -> None:
     with fault.server({"/x.tar": CONTENT}) as server:
         url = server.url("/x.tar")
-        with HttpStream(url, remote=fault.patience) as stream:
+        with HttpStream(url, remote=fault.patience(fault.stream)) as stream:
             if fault.stream is None:
                 assert read_stream(stream) == CONTENT
                 assert stream.shows_cuts is fault.cuts
