@@ -44,7 +44,7 @@ from wds_tools.sources.http import close_idle
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
-LONG = {"docs/recipes.md"}
+LONG = {"docs/ddp.md", "docs/recipes.md", "docs/tuning.md", "docs/viewing.md"}
 """Starts three trainings."""
 FRAMEWORKS = "docs/frameworks.md"
 STANDS_FOR = {
@@ -185,6 +185,7 @@ def scripts() -> list[Any]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "value", "code"), scripts())
 def test_the_scripts_of_the_frameworks_run_as_written(folder: Path, name: str, value: str, code: str) -> None:
     """What they warn of and write to stderr is their own."""

@@ -20,6 +20,7 @@ def test_each_environment_is_wanted_and_pinned() -> None:
         assert not any(line.startswith("torch") for line in lines)
 
 
+@pytest.mark.long
 def test_its_own_packages_come_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     (tmp_path / "requirements-tiny.txt").write_text("# nothing\n")
@@ -33,6 +34,7 @@ def test_its_own_packages_come_before_ours(tmp_path: Path, monkeypatch: pytest.M
     assert not numpy.startswith(str(tmp_path))
 
 
+@pytest.mark.long
 def test_what_cannot_be_installed_is_told_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
