@@ -45,7 +45,7 @@ ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
 LONG = {"docs/ddp.md", "docs/recipes.md", "docs/tuning.md", "docs/viewing.md"}
-"""Starts three trainings."""
+"""Start torch several times each."""
 FRAMEWORKS = "docs/frameworks.md"
 STANDS_FOR = {
     "https://data.example.org/imagenet/": "{served}/",
