@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import itertools
 import re
@@ -68,6 +69,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.nodeid.removeprefix("tests/").startswith(_NEED_TORCH):
                 item.add_marker(pytest.mark.skip("needs torch"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of garbage collections what pytest and the imports have made: 620,000 objects, 0.4 s each time.
+
+    Many tests ask for a collection before they count what is left. They were a quarter of what `make test` took.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 _numbers = itertools.count()
