@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import get_all_start_methods
 from types import MethodType
 from typing import Any, TypeAlias
 
@@ -82,6 +83,7 @@ class ShardDataModule(LightningDataModule):  # type: ignore[misc,unused-ignore]
         threads: decode threads of each rank; with workers of each worker, 1 by default.
         num_workers: worker processes of each rank, for a transform that holds the interpreter's lock; 0 decodes in
             threads, which else is faster.
+        multiprocessing_context: how they start, "fork", "spawn" or "forkserver"; None means as torch does.
         read: how far ahead is read.
         pictures: what decoding does with transparency, orientation, profiles and bombs.
 
@@ -109,6 +111,7 @@ class ShardDataModule(LightningDataModule):  # type: ignore[misc,unused-ignore]
         on_error: OnError = "raise",
         threads: int | None = None,
         num_workers: int = 0,
+        multiprocessing_context: str | None = None,
         read: Reading = Reading(),  # noqa: B008 - frozen
         pictures: Pictures = Pictures(),  # noqa: B008 - frozen
     ) -> None:
@@ -147,7 +150,13 @@ class ShardDataModule(LightningDataModule):  # type: ignore[misc,unused-ignore]
             "shuffle": False,
             "tail": "exact",
         }
+        if multiprocessing_context not in {None, *get_all_start_methods()}:
+            raise UsageError(
+                f"multiprocessing_context is {multiprocessing_context!r}",
+                cure=f"Pass one of {', '.join(map(repr, get_all_start_methods()))}, or None.",
+            )
         self.num_workers = num_workers
+        self._context = multiprocessing_context
         self._place: tuple[int | None, int | None, bool] | None = None
         self._loaders: dict[str, Any] = {}
         self._state: dict[str, Any] | None = None  # of a run that is over
@@ -267,7 +276,10 @@ class ShardDataModule(LightningDataModule):  # type: ignore[misc,unused-ignore]
         if not self.num_workers:
             return ShardLoader(urls, **options, rank=rank, world_size=world_size, pin_memory=pin)
         dataset = ShardDataset(urls, **options, rank=rank, world_size=world_size)
-        return resumable(DataLoader(dataset, batch_size=None, num_workers=self.num_workers, pin_memory=pin))
+        workers, context = self.num_workers, self._context
+        return resumable(
+            DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=context, pin_memory=pin)
+        )
 
     def _given(self, name: str) -> Any:
         if name not in self._loaders:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from loaders.torch import ShardDataset, ShardLoader
+from tests.worker_start import beside_gloo
 
 CASES: dict[str, tuple[str, dict[str, Any], int | None]] = {
     # name: (dataset, options, workers; None for the loader without processes)
@@ -39,7 +40,8 @@ def batches_of(folder: Path, name: str) -> tuple[int, list[list[int]]]:
         loader: Any = ShardLoader(str(folder / data), fields=("cls",), threads=1, **options)
     else:
         dataset = ShardDataset(str(folder / data), fields=("cls",), **options)
-        loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+        start = beside_gloo("loaders.torch") if workers else None
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=start)
     for batch in loader:
         found.append((batch.cls[batch.valid] if hasattr(batch, "valid") else batch.cls).tolist())
         together = torch.ones(1)

@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from loaders.torch import ShardDataset, ShardLoader
+from tests.worker_start import beside_gloo
 from wds_tools.errors import TooFewSamplesError
 
 LIMIT = timedelta(seconds=60)
@@ -96,9 +97,10 @@ def draw(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def workers(folder: Path) -> Any:
-    """A ShardDataset in two workers, ranks of torch.distributed seen through the fork."""
+    """A ShardDataset in two workers of each rank."""
     dataset = ShardDataset(str(folder / "uneven"), batch_size=8, fields=("cls",), transform=draw)
-    loader = DataLoader(dataset, batch_size=None, num_workers=2)
+    context = beside_gloo("loaders.torch")
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
     batches: list[list[list[int]]] = []
     drawn: list[list[int]] = []
     for epoch in range(2):

@@ -17,6 +17,7 @@ import pytorch_lightning as pl
 import torch
 
 from loaders.lightning import ShardDataModule
+from tests.worker_start import beside_gloo
 
 STEP = 4
 EPOCHS = 2
@@ -76,8 +77,9 @@ def main(folder: Path) -> None:
     saved = folder / "whole" / f"step={STEP}.ckpt"
     found["resumed"] = fit(folder, "resumed", ckpt_path=saved)
     found["global"] = fit(folder, "global", batch_size=None, global_batch_size=8)
-    found["workers"] = fit(folder, "workers", num_workers=2)
-    found["workers resumed"] = fit(folder, "again", ckpt_path=saved, num_workers=1)
+    start = beside_gloo("pytorch_lightning", "loaders.lightning")
+    found["workers"] = fit(folder, "workers", num_workers=2, multiprocessing_context=start)
+    found["workers resumed"] = fit(folder, "again", ckpt_path=saved, num_workers=1, multiprocessing_context=start)
     model = Model()
     trainer(folder / "tested", devices=2, strategy="ddp").test(model, data(folder, test=str(folder / "val")))
     found["tested"] = {"evaluated": model.evaluated}

@@ -275,6 +275,7 @@ def test_it_is_stored_and_copied_before_it_is_used(folder: Path) -> None:
         ({"eval_batch_size": 0}, "eval_batch_size is 0"),
         ({"num_workers": -1}, "num_workers is -1"),
         ({"num_workers": True}, "num_workers is True"),
+        ({"multiprocessing_context": "thread"}, "multiprocessing_context is 'thread'"),
         ({"image": RandomResizedCrop(24)}, "none of the fields cls is a picture"),
         ({"on_error": "ignore"}, "on_error is 'ignore'"),
     ],
