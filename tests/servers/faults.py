@@ -49,10 +49,13 @@ from wds_tools.sources.options import Remote
 
 __all__ = ["FAULTS", "MIDDLE", "Fault"]
 
-PATIENCE = Remote(attempts=4, give_up_s=20.0, connect_s=5.0, minimum_rate=2000, stall_s=1.0)
+PATIENCE = Remote(attempts=4, give_up_s=50.0, connect_s=20.0, minimum_rate=2000, stall_s=20.0)
 """For faults that pass: a busy machine does not exhaust it."""
 
-SHORT = replace(PATIENCE, attempts=3, stall_s=0.2)
+BRISK = replace(PATIENCE, attempts=8, stall_s=1.0)
+"""For a silence that passes: it is soon over, and a busy machine may be silent a few times more."""
+
+SHORT = replace(PATIENCE, attempts=3, give_up_s=20.0, connect_s=5.0, stall_s=0.2)
 """For faults that stay: it is exhausted soon."""
 
 Outcome = type[ShardstreamError] | None
@@ -68,6 +71,7 @@ class Fault:
         ranges: what positioned reads come to, whose first one does not begin at byte 0.
         stream: what one pass comes to.
         cuts: whether a pass shows that bytes are missing; where not, the archive's end has to.
+        silent: whether it is over only when the reader has waited for long enough, and passes.
     """
 
     name: str
@@ -76,10 +80,13 @@ class Fault:
     ranges: Outcome = None
     stream: Outcome = None
     cuts: bool = True
+    silent: bool = False
 
     def patience(self, *outcomes: Outcome) -> Remote:
         """How to read from such a server in a way that may come to these outcomes."""
-        return SHORT if UnavailableError in outcomes and None not in outcomes else PATIENCE
+        if UnavailableError in outcomes and None not in outcomes:
+            return SHORT
+        return BRISK if self.silent else PATIENCE
 
     def server(self, objects: Mapping[str, bytes]) -> FaultyServer:
         """A server that has these objects and this fault. Objects are a few times as long as `MIDDLE`."""
@@ -196,10 +203,10 @@ FAULTS = [
     Fault("short body, always", then=Behaviour(deliver=ends(MIDDLE))),
     Fault("empty body, always", then=Behaviour(deliver=ends(0)), ranges=UnavailableError, stream=UnavailableError),
     # Servers that keep one waiting.
-    Fault("silence before the answer", (Behaviour(deliver=stalls(None)),)),
-    Fault("silence in the middle", (Behaviour(deliver=stalls(MIDDLE)),)),
+    Fault("silence before the answer", (Behaviour(deliver=stalls(None)),), silent=True),
+    Fault("silence in the middle", (Behaviour(deliver=stalls(MIDDLE)),), silent=True),
     Fault("silence, always", then=Behaviour(deliver=stalls(None)), ranges=UnavailableError, stream=UnavailableError),
-    Fault("trickle", (Behaviour(deliver=trickles(MIDDLE)),)),
+    Fault("trickle", (Behaviour(deliver=trickles(MIDDLE)),), silent=True),
     Fault("trickle, always", then=Behaviour(deliver=trickles(0)), ranges=UnavailableError, stream=UnavailableError),
     # Servers that are busy.
     *(Fault(f"{status} once", (Behaviour(says(status)),)) for status in (408, 425, 429, 500, 502, 503, 504)),

@@ -20,6 +20,7 @@ from wds_tools.sources.http import HttpFile, HttpStream
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(2).randbytes(4 * MIDDLE + 123)
+MOST = 3 * 12  # requests of three attempts, each led on ten times at most
 BOUNDS = (1000, MIDDLE * 2, MIDDLE * 2 + 1, MIDDLE * 3, len(CONTENT))
 
 by_name = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -56,7 +57,7 @@ def test_ranges(fault: Fault) -> None:
             read_ranges(url, fault.patience(fault.ranges))
         assert type(caught.value) is fault.ranges
         assert caught.value.url == url
-        assert len(server.requests) <= 12
+        assert len(server.requests) <= MOST
 
 
 @bounded
@@ -73,7 +74,7 @@ def test_streams(fault: Fault) -> None:
                 read_stream(stream)
             assert type(caught.value) is fault.stream
             assert caught.value.url == url
-            assert len(server.requests) <= 12
+            assert len(server.requests) <= MOST
 
 
 class Chance:
