@@ -127,13 +127,13 @@ class WebServer:
         self._listener.close()
         self._listener = self._wake = self._acceptor = None
         with self._changed:
+            threads = [thread for _, thread in self._open.values()]  # all of them, also those that end meanwhile
             for connection in self._open:
                 connection.finish()
         deadline = time.monotonic() + grace_s
         with self._changed:
             while self._open and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
-            threads = [thread for _, thread in self._open.values()]
             for sock, _ in self._open.values():
                 _shut(sock)
         for thread in threads:
