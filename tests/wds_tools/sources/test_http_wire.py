@@ -1,7 +1,6 @@
 """TLS with a private authority, proxies, hedged requests, and what a relay stands for: distance and loss."""
 
 import base64
-import itertools
 import ssl
 import threading
 from collections.abc import Iterator
@@ -180,15 +179,24 @@ def test_proxies_that_speak_no_http_are_named(monkeypatch: pytest.MonkeyPatch) -
         read(file)
 
 
-class OnNumber:
-    """Delivers well, but for some requests by number, counted from 1."""
+class OnLines:
+    """Delivers well, but for the eleventh request by the first connection, and the first one by another.
 
-    def __init__(self, special: dict[int, Deliver]) -> None:
-        self._special = special
-        self._numbers = itertools.count(1)
+    By connections, since which of the two requests for the same is heard first is up to the server's threads.
+    """
+
+    def __init__(self, eleventh: Deliver, second: Deliver = whole) -> None:
+        self._eleventh, self._second = eleventh, second
+        self._heard: list[Conversation] = []
 
     def __call__(self, conversation: Conversation, reply: Reply) -> None:
-        self._special.get(next(self._numbers), whole)(conversation, reply)
+        self._heard.append(conversation)
+        deliver: Deliver = whole
+        if self._heard.count(conversation) == 11:
+            deliver = self._eleventh
+        elif conversation is not self._heard[0] and self._heard.count(conversation) == 1:
+            deliver = self._second
+        deliver(conversation, reply)
 
 
 def read_twelve(file: HttpFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,12 +222,12 @@ def test_a_late_answer_is_asked_for_once_more_and_the_first_one_wins(
         gone.set()
 
     context = tls if secure else None
-    deliver = OnNumber({11: hold})
+    deliver = OnLines(hold)
     with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=deliver), tls=context, name="localhost") as server:
         with HttpFile(server.url("/x.tar"), remote=PATIENT) as file:
             read_twelve(file, monkeypatch)
         assert gone.wait(30)  # the one that came second was closed
-        assert server.ranges("/x.tar")[10:12] == [(1000, 1099)] * 2
+        assert server.ranges("/x.tar").count((1000, 1099)) == 2
         assert len(server.requests) == 13
         assert server.connections == 2
 
@@ -241,7 +249,7 @@ def test_where_the_first_is_faster_after_all_the_second_is_closed(
         second_gone.set()
 
     context = tls if secure else None
-    deliver = OnNumber({11: first, 12: second})
+    deliver = OnLines(first, second)
     with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=deliver), tls=context, name="localhost") as server:
         with HttpFile(server.url("/x.tar"), remote=PATIENT) as file:
             read_twelve(file, monkeypatch)
@@ -266,7 +274,7 @@ def test_a_second_request_that_fails_leaves_the_first_alone(
             conversation.send(Reply(refusal, {"Content-Length": "0"}))
         second_failed.set()
 
-    deliver = OnNumber({11: first, 12: second})
+    deliver = OnLines(first, second)
     with FaultyServer({"/x.tar": CONTENT}, then=Behaviour(deliver=deliver)) as server:
         with HttpFile(server.url("/x.tar"), remote=PATIENT) as file:
             read_twelve(file, monkeypatch)
@@ -308,7 +316,7 @@ def test_nobody_waits_for_the_rest_of_a_transfer_that_was_given_up_for_its_pace(
     with FaultyServer({"/x.tar": CONTENT}, [slow]) as server:
         with HttpFile(server.url("/x.tar"), remote=impatient) as file:
             assert read(file, 0, 86_000) == CONTENT[:86_000]
-        assert server.connections == 2
+        assert server.connections >= 2
 
 
 @pytest.mark.timeout(60)  # `stall_s` is ten minutes
