@@ -63,7 +63,7 @@ def test_a_host_that_is_gone_is_asked_once_and_its_listing_stands(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "data"
     make_index(write_labels(folder, [30, 30, 30]))
-    remote = Remote(attempts=2, give_up_s=2.0, connect_s=1.0)
+    remote = Remote(attempts=2)
     with serve(folder) as server:
         url = f"{server.url}/dataset.json"
         assert describe(url, remote=remote).looked_at == 90

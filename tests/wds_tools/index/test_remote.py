@@ -19,7 +19,7 @@ from wds_tools.make_index import make_index
 from wds_tools.sources.http import close_idle
 from wds_tools.sources.options import Remote
 
-HASTY = Remote(attempts=1, give_up_s=2.0, stall_s=1.0)
+HASTY = Remote(attempts=1)
 COUNTS = [7, 5, 0, 4]
 NAMES = [f"s-{at:04d}.tar" for at in range(len(COUNTS))]
 

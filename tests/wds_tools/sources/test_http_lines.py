@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import random
+import threading
 
 import pytest
 
@@ -94,11 +95,18 @@ def test_nobody_waits_for_the_end_of_what_is_said_of_chunks(deliver: Deliver) ->
     ids=["trickles", "has no end"],
 )
 def test_nobody_waits_for_a_proxy_whose_answer(deliver: Deliver, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FaultyServer(routes={"443": Behaviour(deliver=deliver)}) as proxy:
+    heard = threading.Event()
+
+    def told(conversation: Conversation, reply: Reply) -> None:
+        heard.set()
+        deliver(conversation, reply)
+
+    with FaultyServer(routes={"443": Behaviour(deliver=told)}) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url(""))
         monkeypatch.delenv("NO_PROXY", raising=False)
         with HttpFile("https://shards.example/x.tar", remote=IMPATIENT) as file, pytest.raises(UnavailableError):
             file.size()
+        assert heard.wait(60)  # on a busy machine that may be after it was given up
         assert [request.method for request in proxy.requests] == ["CONNECT"]
 
 
