@@ -149,9 +149,9 @@ def test_the_number_of_jobs_changes_no_byte(tmp_path: Path, pictures: Path, opti
 
 def test_no_thread_and_no_temporary_file_stays_after_an_interrupt(tmp_path: Path, pictures: Path) -> None:
     settle()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     interrupted(pictures, tmp_path / "out", 20, jobs=3, max_samples=4)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before  # others' threads may end meanwhile
     left = set(os.listdir(tmp_path / "out"))
     assert left == {".train.journal"} | {name for name in left if name.endswith(".tar")}
     assert len(left) >= 4
