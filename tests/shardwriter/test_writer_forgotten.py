@@ -91,10 +91,11 @@ def test_a_writer_without_samples_has_nothing_to_lose(tmp_path: Path, caplog: py
 def test_a_shard_that_waits_for_the_disk_comes_through_and_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go, real, threads = threading.Event(), Sink.commit, []
+    begun, go, real, threads = threading.Event(), threading.Event(), Sink.commit, []
 
     def commit(sink: Sink) -> None:
         threads.append(threading.current_thread())
+        begun.set()
         assert go.wait(60)
         real(sink)
 
@@ -107,6 +108,7 @@ def test_a_shard_that_waits_for_the_disk_comes_through_and_is_not_waited_for(
     assert not caplog.records
     assert any(name.endswith(".lock") for name in os.listdir(tmp_path))
     go.set()
+    assert begun.wait(60)  # the thread may begin only now
     threads[0].join(60)
     assert "its last sample is lost. Write" in caplog.text
     assert os.listdir(tmp_path) == ["s-000.tar"]
