@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pytest
 import urllib3
@@ -478,6 +478,27 @@ def test_closing_ends_everything(folder: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == descriptors
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
+
+
+def test_closing_waits_for_threads_that_are_about_to_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget, gate = Server._forget, threading.Event()
+
+    def slow(server: Server, *connection: Any) -> None:
+        forget(server, *connection)
+        gate.wait(60)
+
+    monkeypatch.setattr(Server, "_forget", slow)
+    server = serve(folder).open()
+    with Client(server) as client:
+        assert client.ask("GET", "/empty.tar").status == 200
+        closer = threading.Thread(target=server.close, kwargs={"grace_s": 60.0})
+        closer.start()
+        assert client.at_end()
+        closer.join(0.05)
+        waited = closer.is_alive()
+        gate.set()
+        closer.join()
+    assert waited
 
 
 def test_closing_with_grace_lets_answers_end(folder: Path) -> None:
