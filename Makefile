@@ -24,7 +24,7 @@ lint: .venv/installed  ## ruff, bandit, mypy strict, import-linter
 # are run once for all tests of a file.
 TESTS_AT_ONCE ?= 3
 
-test: lint  ## lint and the tests, ten minutes
+test: lint  ## lint and the tests, nine minutes
 	$(BIN)/pytest -n $(TESTS_AT_ONCE) --dist loadfile -m 'not long and not cuda' --cov --cov-report=
 
 coverage: .venv/installed  ## the lines and branches that `make test` did not come to
