@@ -26,7 +26,7 @@ from tests.servers.faulty import Behaviour, says, stalls
 from wds_tools.errors import FieldError, ShardChangedError, UnavailableError, UsageError
 from wds_tools.sources.http import close_idle
 
-HASTY = Remote(attempts=2, give_up_s=5.0, stall_s=2.0)
+HASTY = Remote(attempts=2)
 
 
 @pytest.fixture(scope="module")

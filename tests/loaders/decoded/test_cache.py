@@ -40,7 +40,7 @@ def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_batches_do_not_depend_on_what_is_in_the_cache(urls: str, tmp_path: Path) -> None:
-    with ShardLoader(urls, **options(decoded_cache=small("ram"))) as loader:
+    with ShardLoader(urls, **options(decoded_cache=small("ram"), threads=1)) as loader:
         expected = digests(loader, 3)
         report = loader.report()
         assert (report.cache_kept, report.cache_damaged) == (90, 0)
