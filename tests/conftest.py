@@ -97,3 +97,9 @@ def _own_cache(_caches: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     return cache
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests count requests, and busy machines answer late: nothing is asked for once more but in test_http_wire.py."""
+    monkeypatch.setattr("wds_tools.sources.http.hosts._LATE_S", 1000.0)

@@ -235,7 +235,7 @@ def test_a_file_that_is_not_ours_is_made_anew(tmp_path: Path, dataset: Dataset, 
     (path,) = tmp_path.glob("*.pictures")
     content = path.read_bytes()
     changed = {
-        "header": content[:30] + b"?" + content[31:],
+        "header": content[:30] + bytes([content[30] ^ 1]) + content[31:],
         "cut": content[:5000],
         "empty": b"",
         "foreign": b"something else" * 1000,

@@ -273,7 +273,7 @@ def test_closing_ends_the_reading_of_classes_and_keys(tmp_path: Path, monkeypatc
     with live(folder) as get:
         reply = get("/?q=0")
         assert "0 of 40 shards searched so far" in reply.page.text
-        assert at_work.is_set()
+        assert at_work.wait(60)
         go_on.set()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("shardstream-keys")]
 

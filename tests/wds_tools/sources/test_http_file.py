@@ -33,17 +33,11 @@ from wds_tools.errors import (
     UsageError,
 )
 from wds_tools.sources import resolve
-from wds_tools.sources.http import HttpFile, hosts
+from wds_tools.sources.http import HttpFile
 from wds_tools.sources.options import Remote
 
 CONTENT = random.Random(1).randbytes(1_000_003)
 QUICK = Remote(attempts=3, give_up_s=60, connect_s=20, stall_s=20)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests are counted here: what a busy machine answers late is not asked for once more."""
-    monkeypatch.setattr(hosts, "_LATE_S", 1000.0)
 
 
 def read(file: HttpFile, offset: int, length: int) -> bytes:
