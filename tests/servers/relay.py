@@ -156,7 +156,8 @@ class _Line:
                 os.close(self._out)
                 _shut(self._there, socket.SHUT_WR)
                 return
-            self._closing.wait(max(due - time.monotonic(), 0))
+            if (early := due - time.monotonic()) > 0:
+                self._closing.wait(early)
             if self._cut_after is not None and given + count >= self._cut_after:
                 count, whole = self._cut_after - given, False
             given += count
