@@ -127,7 +127,8 @@ class _Line:
         self._closing = closing
         self._pieces: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
         self._out, self._in = os.pipe()
-        fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _UNDER_WAY)
+        with contextlib.suppress(OSError):  # a user without privileges has so much and no more: then it is 64 KiB
+            fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _UNDER_WAY)
 
     def take(self) -> None:
         """Take what comes, and note when it is due at the other end; an empty piece is the end."""
