@@ -108,7 +108,7 @@ class Relay:
 
 
 class _Line:
-    """One direction of one connection. What is under way lies in a pipe; closed by `give`, which ends last."""
+    """One direction of one connection. What is under way lies in a pipe, of which each side closes its end."""
 
     def __init__(
         self,
