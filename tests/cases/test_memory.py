@@ -83,6 +83,19 @@ def test_b01_a_small_dev_shm_serves_and_where_it_cannot_it_is_named(
 
 
 def check_flat(urls: str, samples: int, workers: int, batches: int) -> None:
+    """`grown` in a process of its own: what forked workers share with this one stops being shared as it is touched."""
+    code = "import sys; from tests.cases.test_memory import grown; grown(sys.argv[1], *map(int, sys.argv[2:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, urls, *map(str, (samples, workers, batches))],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def grown(urls: str, samples: int, workers: int, batches: int) -> None:
     """Memory after a second epoch beside that after the first, and beside what an index in each worker would take."""
     dataset = ShardDataset(urls, batch_size=64, fields=("cls",), transform=with_pid)
     assert len(dataset) * 64 >= samples - 64
