@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,11 @@ def test_b01_a_small_dev_shm_serves_and_where_it_cannot_it_is_named(
 # B03
 
 
-def check_flat(urls: str, samples: int, workers: int, batches: int) -> None:
-    """`grown` in a process of its own: what forked workers share with this one stops being shared as it is touched."""
-    code = "import sys; from tests.cases.test_memory import grown; grown(sys.argv[1], *map(int, sys.argv[2:]))"
+def alone(check: Callable[..., None], urls: str, *numbers: int) -> None:
+    """Call it in a process of its own: what forked workers share with this one is shared until it is touched."""
+    code = f"import sys; from tests.cases.test_memory import {check.__name__} as check"
     done = subprocess.run(
-        [sys.executable, "-c", code, urls, *map(str, (samples, workers, batches))],
+        [sys.executable, "-c", f"{code}; check(sys.argv[1], *map(int, sys.argv[2:]))", urls, *map(str, numbers)],
         capture_output=True,
         text=True,
         check=False,
@@ -95,7 +95,7 @@ def check_flat(urls: str, samples: int, workers: int, batches: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def grown(urls: str, samples: int, workers: int, batches: int) -> None:
+def check_flat(urls: str, samples: int, workers: int, batches: int) -> None:
     """Memory after a second epoch beside that after the first, and beside what an index in each worker would take."""
     dataset = ShardDataset(urls, batch_size=64, fields=("cls",), transform=with_pid)
     assert len(dataset) * 64 >= samples - 64
@@ -116,12 +116,14 @@ def grown(urls: str, samples: int, workers: int, batches: int) -> None:
 def test_b03_workers_share_one_index(tmp_path: Path) -> None:
     """200,000 samples in 2,000 shards, two workers."""
     # https://github.com/pytorch/pytorch/issues/13246
-    check_flat(inputs.large_dataset(tmp_path / "d", 2000, 100), 200_000, workers=2, batches=100)
+    workers, batches = 2, 100
+    alone(check_flat, inputs.large_dataset(tmp_path / "d", 2000, 100), 200_000, workers, batches)
 
 
 @pytest.mark.long
 def test_b03_so_it_is_for_two_million_samples_and_eight_workers(tmp_path: Path) -> None:
-    check_flat(inputs.large_dataset(tmp_path / "d", 200, 10_000), 2_000_000, workers=8, batches=4000)
+    workers, batches = 8, 4000
+    alone(check_flat, inputs.large_dataset(tmp_path / "d", 200, 10_000), 2_000_000, workers, batches)
 
 
 OPENED = """
@@ -260,12 +262,14 @@ def check_steps(urls: str, epochs: int, workers: int) -> None:
 
 def test_b23_memory_does_not_step_up_from_epoch_to_epoch(tmp_path: Path) -> None:
     # https://github.com/webdataset/webdataset/issues/365
-    check_steps(write_pictures(tmp_path, [40] * 4), epochs=12, workers=2)
+    epochs, workers = 12, 2
+    alone(check_steps, write_pictures(tmp_path, [40] * 4), epochs, workers)
 
 
 @pytest.mark.long
 def test_b23_so_it_is_over_thirty_epochs(tmp_path: Path) -> None:
-    check_steps(write_pictures(tmp_path, [500] * 8, width=200, height=150), epochs=30, workers=2)
+    epochs, workers = 30, 2
+    alone(check_steps, write_pictures(tmp_path, [500] * 8, width=200, height=150), epochs, workers)
 
 
 # B67
